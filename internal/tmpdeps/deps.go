@@ -1,0 +1,31 @@
+// Package tmpdeps keeps the module's dependencies listed while the first packages are written.
+package tmpdeps
+
+import (
+	_ "github.com/Shopify/toxiproxy/v2"
+	_ "github.com/fergusstrange/embedded-postgres"
+	_ "github.com/go-json-experiment/json"
+	_ "github.com/go-json-experiment/json/jsontext"
+	_ "github.com/gofrs/uuid/v5"
+	_ "github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/kelseyhightower/envconfig"
+	_ "github.com/pressly/goose/v3"
+	_ "github.com/pressly/goose/v3/lock"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/segmentio/kafka-go"
+	_ "github.com/segmentio/kafka-go/protocol/fetch"
+	_ "github.com/segmentio/kafka-go/sasl/plain"
+	_ "github.com/segmentio/kafka-go/sasl/scram"
+	_ "github.com/sony/gobreaker/v2"
+	_ "github.com/spf13/cobra"
+	_ "github.com/twmb/franz-go/pkg/kfake"
+	_ "github.com/twmb/franz-go/pkg/kgo"
+	_ "github.com/twmb/franz-go/pkg/kmsg"
+	_ "go.uber.org/goleak"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/time/rate"
+	_ "pgregory.net/rapid"
+)
