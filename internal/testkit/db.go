@@ -29,18 +29,19 @@ func NewDB(tb testing.TB) *DB {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), databaseTimeout)
 	defer cancel()
-	name, err := shared.take(ctx)
+	clone, err := shared.take(ctx)
 	if err != nil {
 		tb.Fatalf("make a test database: %v", err)
 	}
-	db := &DB{owner: tb, admin: shared.admin, url: shared.urlOf(name), name: name}
+	db := &DB{owner: tb, admin: shared.admin, url: clone.url, name: clone.name}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			tb.Logf("the database of this test is kept: %s (as long as its server lives: name one in %s)", name, postgresURLEnv)
-			shared.keep(name)
+			tb.Logf("the database of this test is kept: %s (as long as its server lives: name one in %s)", clone.name, postgresURLEnv)
+			shared.keep(clone.name)
+			clone.release(context.Background())
 			return
 		}
-		shared.put(name)
+		shared.put(clone)
 	})
 	return db
 }
