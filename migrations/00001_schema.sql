@@ -74,7 +74,7 @@ CREATE TABLE charge_event (
     UNIQUE (event_id, version)
 ) WITH (fillfactor = 70);
 
--- Work ordered outside: a provider call or a Kafka message. run_at is the due time of a PENDING row
+-- Work ordered outside: a provider call or a Kafka message. headers are name, value, name, value … run_at is the due time of a PENDING row
 -- and the end of the lease of a PUBLISHING one; attempt is the fencing token and never goes back.
 -- A parked charge keeps its row with run_at = infinity.
 CREATE TABLE outbox (
@@ -84,7 +84,7 @@ CREATE TABLE outbox (
     event_type     text        NOT NULL,
     topic          text,
     msg_key        bytea,
-    headers        jsonb,
+    headers        bytea[],
     payload        bytea,
     event_id       uuid,
     version        integer,
@@ -109,7 +109,7 @@ CREATE TABLE dead_letter (
     message_time    timestamptz NOT NULL,
     key             bytea,
     value           bytea,
-    headers         jsonb       NOT NULL DEFAULT '[]',
+    headers         bytea[]     NOT NULL DEFAULT '{}',
     reason          text        NOT NULL,
     detail          text        NOT NULL CHECK (detail <> ''),
     event_id        uuid,
@@ -216,7 +216,20 @@ CREATE TRIGGER charge_event_keep_history BEFORE UPDATE ON charge_event FOR EACH 
              (OLD.event_id, OLD.version, OLD.announcement_id, OLD.type, OLD.from_status, OLD.to_status, OLD.reason, OLD.actor, OLD.at))
     EXECUTE FUNCTION charge_event_keep_history();
 
+-- Ends the transaction with an error of our own when ok is not true, so that a pipelined batch can
+-- refuse itself without a round trip.
+-- +goose StatementBegin
+CREATE FUNCTION billing_require(ok boolean, state text, message text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+BEGIN
+    IF ok IS NOT TRUE THEN
+        RAISE EXCEPTION '%', message USING ERRCODE = state;
+    END IF;
+    RETURN true;
+END
+$$;
+-- +goose StatementEnd
+
 -- +goose Down
 DROP VIEW outbox_state;
 DROP TABLE operator_action, control, idempotency_key, consumer_position, dead_letter, outbox, charge_event, charge_attempt, charge, processed_event;
-DROP FUNCTION charge_keep_terminal, charge_event_keep_history;
+DROP FUNCTION charge_keep_terminal, charge_event_keep_history, billing_require;

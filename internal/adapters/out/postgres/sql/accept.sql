@@ -1,0 +1,42 @@
+-- Makes charges of events that are new in every respect: absent from the inbox of every group, of an
+-- acceptable age, and of an order that no live charge holds. With $13 the statement refuses itself
+-- (BL001) unless every event became a charge or is a plain duplicate of one seen before.
+-- $1 event ids (sorted, distinct) $2 orders $3 customers $4 amounts $5 currencies $6 fingerprints
+-- $7 requests $8 traceparents $9 first sent at, for events that a restored database reads again
+-- $10 group $11 retention in seconds $12 skew in seconds $13 strict
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
+), input AS MATERIALIZED (
+    SELECT unnest($1::uuid[]) AS event_id, unnest($2::text[]) AS order_id, unnest($3::text[]) AS customer_id,
+           unnest($4::bigint[]) AS amount_minor, unnest($5::text[]) AS currency, unnest($6::bytea[]) AS fingerprint,
+           unnest($7::bytea[]) AS request, unnest($8::text[]) AS traceparent, unnest($9::timestamptz[]) AS first_sent_at
+), seen AS MATERIALIZED (
+    SELECT p.event_id, p.fingerprint FROM processed_event p WHERE p.event_id = ANY ($1::uuid[])
+), fresh AS MATERIALIZED (
+    SELECT i.* FROM input i, clock
+     WHERE i.event_id NOT IN (SELECT s.event_id FROM seen s)
+       AND i.event_id >= billing_id_bound(clock.now - make_interval(secs => $11::float8))
+       AND i.event_id <  billing_id_bound(clock.now + make_interval(secs => $12::float8))
+), won AS (
+    INSERT INTO processed_event (event_id, consumer_group, fingerprint)
+    SELECT event_id, $10::text, fingerprint FROM fresh
+    ON CONFLICT DO NOTHING RETURNING event_id
+), charged AS (
+    INSERT INTO charge (event_id, order_id, customer_id, amount_minor, currency, source, first_sent_at)
+    SELECT f.event_id, f.order_id, f.customer_id, f.amount_minor, f.currency, 'kafka', f.first_sent_at
+      FROM fresh f JOIN won ON won.event_id = f.event_id
+    ON CONFLICT DO NOTHING RETURNING event_id
+), ordered AS (
+    INSERT INTO outbox (channel, event_type, event_id, payload, headers)
+    SELECT 'provider', 'ChargeRequested', f.event_id, f.request, ARRAY['traceparent'::bytea, convert_to(f.traceparent, 'UTF8')]
+      FROM fresh f JOIN charged c ON c.event_id = f.event_id
+), plain AS (
+    SELECT count(DISTINCT s.event_id) AS n FROM seen s JOIN input i ON i.event_id = s.event_id
+     WHERE NOT EXISTS (SELECT FROM seen o WHERE o.event_id = s.event_id
+                        AND get_byte(o.fingerprint, 0) = get_byte(i.fingerprint, 0) AND o.fingerprint <> i.fingerprint)
+)
+SELECT i.event_id, c.event_id IS NOT NULL AS charged, (SELECT now FROM clock) AS now,
+       (SELECT billing_require(NOT $13::boolean OR (SELECT count(*) FROM charged) + (SELECT n FROM plain) = cardinality($1::uuid[]),
+                               'BL001', 'the chunk needs a verdict for each message'))
+  FROM input i LEFT JOIN charged c ON c.event_id = i.event_id
+ ORDER BY i.event_id

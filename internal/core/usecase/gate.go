@@ -1,0 +1,193 @@
+package usecase
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"billing/internal/core/domain"
+)
+
+// rejectionsInARow is how many distinct charges may be rejected one after the other before it must be
+// our own mistake, and nothing more is parked for it (contract §3).
+const rejectionsInARow = 5
+
+// GateState says why the gate is closed.
+type GateState string
+
+// The states of the gate.
+const (
+	GateOpen         GateState = "open"
+	GateUnauthorized GateState = "unauthorized" // 401, 403: the token is refused
+	GateRejecting    GateState = "rejecting"    // too many distinct charges rejected in a row
+	GateFailing      GateState = "failing"      // too many distinct charges without an answer in a row
+	GateThrottled    GateState = "throttled"    // the provider said when to come back
+)
+
+// GateStates lists every state, for metrics that must exist from the start.
+func GateStates() []GateState {
+	return []GateState{GateOpen, GateUnauthorized, GateRejecting, GateFailing, GateThrottled}
+}
+
+// Limiter gives out the right to start requests at a rate.
+type Limiter interface {
+	// Take returns how many of n requests may start now, and when to ask for more.
+	Take(n int) (granted int, wait time.Duration)
+}
+
+// Gate answers one question in one place: how many charges may be claimed now, and when to ask again.
+// While it is closed no row is touched, but for one probe at a time.
+type Gate struct {
+	Clock   Clock
+	Random  Random
+	Backoff domain.Backoff // between probes
+	Limiter Limiter        // nil: no limit
+
+	mu       sync.Mutex
+	closed   GateState // unauthorized, rejecting or failing; empty when open
+	probing  bool
+	failures int // probes that did not pass
+	probeAt  time.Time
+	until    time.Time // the provider's hint
+	rejected map[uuid.UUID]struct{}
+	silent   map[uuid.UUID]struct{}
+}
+
+// silentInARow is how many distinct charges may bring no answer one after the other before the gate
+// closes and lets one through at a time.
+const silentInARow = 20
+
+// Allow returns how many of n charges may be claimed now; when none, how long to wait before asking again.
+func (g *Gate) Allow(n int) (granted int, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.Clock.Now()
+	if wait := g.until.Sub(now); wait > 0 {
+		return 0, wait
+	}
+	if g.closed != "" {
+		if g.probing {
+			return 0, g.Backoff.Min
+		}
+		if wait := g.probeAt.Sub(now); wait > 0 {
+			return 0, wait
+		}
+		n = 1
+	}
+	if g.Limiter != nil {
+		if n, wait = g.Limiter.Take(n); n == 0 {
+			return 0, wait
+		}
+	}
+	g.probing = g.closed != "" && n > 0
+	return n, 0
+}
+
+// Unused gives back the permission to probe when there was no charge to probe with.
+func (g *Gate) Unused() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.probing = false
+}
+
+// State returns why the gate is closed, or open.
+func (g *Gate) State() GateState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closed != "":
+		return g.closed
+	case g.until.After(g.Clock.Now()):
+		return GateThrottled
+	}
+	return GateOpen
+}
+
+// Report tells the gate what a request brought. It returns whether a rejected charge is to be parked:
+// not when the gate is closed, because then the fault is not the charge's.
+func (g *Gate) Report(id uuid.UUID, a domain.Answer) (park bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.Clock.Now()
+	if a.RetryAfter > 0 {
+		if until := now.Add(a.RetryAfter); until.After(g.until) {
+			g.until = until
+		}
+	}
+	wasClosed := g.closed != ""
+	switch a.Outcome {
+	case domain.Succeeded, domain.Declined, domain.Pending:
+		g.open()
+		return true
+	case domain.Rejected:
+		g.rejected = note(g.rejected, id)
+		if len(g.rejected) >= rejectionsInARow {
+			g.shut(GateRejecting, now)
+		}
+	case domain.NotSent:
+		if a.Cause == domain.CauseUnauthorized {
+			g.shut(GateUnauthorized, now)
+		} else {
+			g.noteSilent(id, now)
+		}
+	case domain.Unknown:
+		if a.Cause == domain.CauseServerError || a.Cause == domain.CauseTimeout || a.Cause == domain.CauseBroken {
+			g.noteSilent(id, now)
+		}
+	}
+	if wasClosed {
+		g.shut(g.closed, now) // the probe, or one that was in flight, did not pass
+	}
+	return !wasClosed
+}
+
+// ReportLookup tells the gate what a look-up brought: a charge that was found shows that the provider
+// takes our word again; anything else only ends a probe.
+func (g *Gate) ReportLookup(a domain.Answer) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case a.Outcome == domain.Succeeded, a.Outcome == domain.Declined, a.Outcome == domain.Pending:
+		g.open()
+	case a.Cause == domain.CauseUnauthorized:
+		g.shut(GateUnauthorized, g.Clock.Now())
+	case g.closed != "":
+		g.shut(g.closed, g.Clock.Now())
+	}
+}
+
+func (g *Gate) noteSilent(id uuid.UUID, now time.Time) {
+	g.silent = note(g.silent, id)
+	if len(g.silent) >= silentInARow && g.closed == "" {
+		g.shut(GateFailing, now)
+	}
+}
+
+func (g *Gate) open() {
+	g.closed, g.probing, g.failures = "", false, 0
+	clear(g.rejected)
+	clear(g.silent)
+}
+
+// shut closes the gate until a probe passes; each probe that does not doubles the wait for the next.
+// Requests that were in flight when it closed change nothing.
+func (g *Gate) shut(why GateState, now time.Time) {
+	if g.closed != "" && !g.probing {
+		return
+	}
+	g.closed, g.probing = why, false
+	g.failures++
+	g.probeAt = now.Add(g.Backoff.Delay(g.failures, g.Random()))
+}
+
+// note remembers an id, and no more of them than any decision needs.
+func note(set map[uuid.UUID]struct{}, id uuid.UUID) map[uuid.UUID]struct{} {
+	if set == nil {
+		set = map[uuid.UUID]struct{}{}
+	}
+	if len(set) < max(rejectionsInARow, silentInARow) {
+		set[id] = struct{}{}
+	}
+	return set
+}

@@ -1,0 +1,97 @@
+package usecase
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"billing/internal/core/domain"
+)
+
+// Relay publishes the Kafka channel of the outbox: claim, write one call for each topic, acknowledge
+// what the broker acknowledged, release the rest.
+type Relay struct {
+	Queue     MessageQueue
+	Publisher Publisher
+	Backoff   domain.Backoff
+	Random    Random
+	Clock     Clock
+	Limit     int           // messages of one claim
+	Lease     time.Duration // of one claim
+	// Timeout bounds one batch: claim, write, acknowledge. It must end before the lease.
+	Timeout time.Duration
+}
+
+// RelayReport counts what one step did, for the metrics at the edge.
+type RelayReport struct {
+	Published int
+	Failed    map[string]int // by topic
+	Reclaimed int            // leases of other owners that had run out
+	Fenced    int
+	Err       error // the first failure of a publication
+}
+
+// Step publishes one batch and reports whether there was any work. A shutdown does not cut it: the
+// transaction and Kafka share one context with its own deadline.
+func (r Relay) Step(ctx context.Context) (RelayReport, bool, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Timeout)
+	defer cancel()
+	messages, err := r.Queue.ClaimMessages(ctx, r.Limit, r.Lease)
+	if err != nil {
+		return RelayReport{}, false, fmt.Errorf("relay: %w", err)
+	}
+	report := RelayReport{Failed: map[string]int{}}
+	var written, failed []MessageRef
+	for _, group := range byTopic(messages) {
+		topic := group[0].Topic
+		for i, err := range r.Publisher.Publish(ctx, topic, group) {
+			m := group[i]
+			if m.Reclaimed {
+				report.Reclaimed++
+			}
+			if err == nil {
+				written = append(written, MessageRef{ID: m.ID, Attempt: m.Attempt})
+				continue
+			}
+			report.Failed[topic]++
+			if report.Err == nil {
+				report.Err = fmt.Errorf("publish to %s: %w", topic, err)
+			}
+			failed = append(failed, MessageRef{ID: m.ID, Attempt: m.Attempt, Delay: r.Backoff.Delay(int(m.Attempt), r.Random())})
+		}
+	}
+	report.Published = len(written)
+	return report, len(messages) > 0, r.conclude(ctx, written, failed, &report)
+}
+
+func (r Relay) conclude(ctx context.Context, written, failed []MessageRef, report *RelayReport) error {
+	if len(written) > 0 {
+		fenced, err := r.Queue.AckMessages(ctx, written)
+		if err != nil {
+			return fmt.Errorf("relay: %w", err) // published again after the lease, with the same ids
+		}
+		report.Fenced = fenced
+	}
+	if len(failed) > 0 {
+		if err := r.Queue.ReleaseMessages(ctx, failed); err != nil {
+			return fmt.Errorf("relay: %w", err)
+		}
+	}
+	return nil
+}
+
+// byTopic splits messages, keeping their order: an unknown topic among others would fail them all.
+func byTopic(messages []OutboxMessage) [][]OutboxMessage {
+	var groups [][]OutboxMessage
+	at := map[string]int{}
+	for _, m := range messages {
+		i, ok := at[m.Topic]
+		if !ok {
+			i = len(groups)
+			at[m.Topic] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], m)
+	}
+	return groups
+}

@@ -1,0 +1,234 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"billing/internal/core/domain"
+	"billing/internal/core/usecase"
+)
+
+// Charger runs the three steps of charging, claim, send and settle, so that many requests are in flight
+// while each step stays a plain function: one goroutine claims, Concurrency send, one settles in batches.
+type Charger struct {
+	Queue       usecase.ChargeQueue
+	Send        usecase.Send
+	Settle      usecase.Settle
+	Gate        *usecase.Gate
+	Rules       usecase.ClaimRules
+	Concurrency int           // requests in flight
+	Ahead       int           // claims waiting for a sender
+	Poll        time.Duration // pause when nothing is due
+	SettleAfter time.Duration // an outcome waits at most this long for others
+	SettleMost  int           // outcomes of one statement
+	DBTimeout   time.Duration // of one statement
+	Backoff     domain.Backoff
+	Clock       usecase.Clock
+	Wake        <-chan struct{}
+	Settled     func() // called after announcements were committed
+	Observe     ChargerObserver
+	Log         *slog.Logger
+}
+
+// ChargerObserver is told what the charger does, for the metrics at the edge.
+type ChargerObserver interface {
+	Turn()
+	Claimed(claims []usecase.Claim, took time.Duration)
+	Sent(c usecase.Claim, s usecase.Settlement, took time.Duration)
+	InFlight(delta int)
+	Settled(r usecase.SettleReport, took time.Duration)
+}
+
+// Run works until ctx is done. Then nothing more is claimed, claims that were not begun are given back,
+// requests in flight end on their own deadline, and every outcome is settled before Run returns.
+func (c *Charger) Run(ctx context.Context) error {
+	claims := make(chan usecase.Claim, c.Ahead)
+	outcomes := make(chan usecase.Settlement, c.Concurrency)
+	slots := make(chan struct{}, c.Concurrency+c.Ahead) // bounds what is claimed and not settled
+	var senders, settler sync.WaitGroup
+	settler.Go(func() { c.settle(ctx, outcomes, slots) })
+	for range c.Concurrency {
+		senders.Go(func() {
+			for claim := range claims {
+				outcomes <- c.send(ctx, claim)
+			}
+		})
+	}
+	c.claim(ctx, claims, slots)
+	close(claims)
+	senders.Wait()
+	close(outcomes)
+	settler.Wait()
+	return nil
+}
+
+// claim feeds the senders as fast as gate and slots allow.
+func (c *Charger) claim(ctx context.Context, claims chan<- usecase.Claim, slots chan struct{}) {
+	failing := failure{log: c.Log, doing: "claim charges"}
+	for ctx.Err() == nil {
+		c.Observe.Turn()
+		free := cap(slots) - len(slots)
+		if free < c.worthClaiming(cap(slots)) {
+			c.rest(ctx, c.Poll/10)
+			continue
+		}
+		n, wait := c.Gate.Allow(free)
+		if n == 0 {
+			c.rest(ctx, min(max(wait, c.Poll/10), time.Second))
+			continue
+		}
+		taken, err := c.claimOnce(ctx, n)
+		if len(taken) == 0 {
+			c.Gate.Unused()
+		}
+		if err != nil {
+			failing.note(ctx, err)
+			c.Clock.Sleep(ctx, c.Backoff.Delay(min(failing.n, 8), c.Send.Random()))
+			continue
+		}
+		failing.end(ctx)
+		for _, claim := range taken {
+			slots <- struct{}{} // never blocks: free was counted by the only one who takes
+			claims <- claim
+		}
+		if len(taken) < n {
+			c.rest(ctx, c.Poll)
+		}
+	}
+}
+
+// worthClaiming keeps claims large while the queue is long: a statement for each freed slot would cost
+// more than the requests themselves.
+func (c *Charger) worthClaiming(slots int) int { return max(slots/8, 1) }
+
+func (c *Charger) claimOnce(ctx context.Context, n int) ([]usecase.Claim, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.DBTimeout)
+	defer cancel()
+	before := c.Clock.Now()
+	taken, err := c.Queue.ClaimCharges(ctx, n, c.Rules)
+	if err != nil {
+		return nil, fmt.Errorf("charger: %w", err)
+	}
+	for i := range taken {
+		taken[i].ClaimedAt = before
+	}
+	if len(taken) > 0 {
+		c.Observe.Claimed(taken, c.Clock.Now().Sub(before))
+	}
+	return taken, nil
+}
+
+// send makes the call, or gives the claim back when the process is stopping.
+func (c *Charger) send(ctx context.Context, claim usecase.Claim) usecase.Settlement {
+	if ctx.Err() != nil {
+		return c.Send.Release(claim)
+	}
+	c.Observe.InFlight(1)
+	before := c.Clock.Now()
+	settlement := c.Send.Do(ctx, claim)
+	c.Observe.InFlight(-1)
+	c.Observe.Sent(claim, settlement, c.Clock.Now().Sub(before))
+	return settlement
+}
+
+// settle collects outcomes and writes them together, until all senders are done.
+func (c *Charger) settle(ctx context.Context, outcomes <-chan usecase.Settlement, slots chan struct{}) {
+	ctx = context.WithoutCancel(ctx)
+	for first := range outcomes {
+		batch := c.collect(first, outcomes)
+		c.write(ctx, batch)
+		for range batch {
+			<-slots
+		}
+	}
+}
+
+// collect waits a moment for more: one commit for fifty outcomes costs hardly more than for one.
+func (c *Charger) collect(first usecase.Settlement, outcomes <-chan usecase.Settlement) []usecase.Settlement {
+	batch := append(make([]usecase.Settlement, 0, c.SettleMost), first)
+	timer := time.NewTimer(c.SettleAfter)
+	defer timer.Stop()
+	for len(batch) < c.SettleMost {
+		select {
+		case next, ok := <-outcomes:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, next)
+		case <-timer.C:
+			return batch
+		}
+	}
+	return batch
+}
+
+// write settles a batch, again and again while the database is away: an answer that was received must
+// not be lost. After the longest of the claims' leases nobody waits for it any more: another owner has
+// asked again with the same key.
+func (c *Charger) write(ctx context.Context, batch []usecase.Settlement) {
+	failing := failure{log: c.Log, doing: "settle charges"}
+	deadline := c.Clock.Now().Add(c.Rules.Lease)
+	for {
+		before := c.Clock.Now()
+		report, err := c.writeOnce(ctx, batch)
+		if err == nil {
+			failing.end(ctx)
+			c.Observe.Settled(report, c.Clock.Now().Sub(before))
+			c.Settled()
+			return
+		}
+		failing.note(ctx, err)
+		if c.Clock.Now().After(deadline) {
+			c.Log.ErrorContext(ctx, "outcomes are left to the next owners of their charges", "charges", len(batch), "error", err)
+			return
+		}
+		c.Clock.Sleep(ctx, c.Backoff.Delay(min(failing.n, 6), c.Send.Random()))
+	}
+}
+
+func (c *Charger) writeOnce(ctx context.Context, batch []usecase.Settlement) (usecase.SettleReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.DBTimeout)
+	defer cancel()
+	report, err := c.Settle.Do(ctx, batch)
+	if err != nil {
+		return report, fmt.Errorf("charger: %w", err)
+	}
+	return report, nil
+}
+
+// rest waits for d, or until a new charge was accepted by this process.
+func (c *Charger) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-c.Wake:
+	}
+}
+
+// failure logs a repeated failure once, and again when its reason changes.
+type failure struct {
+	log    *slog.Logger
+	doing  string
+	n      int
+	reason string
+}
+
+func (f *failure) note(ctx context.Context, err error) {
+	f.n++
+	if text := err.Error(); text != f.reason {
+		f.reason = text
+		f.log.ErrorContext(ctx, "step failed and is tried again", "step", f.doing, "error", err)
+	}
+}
+
+func (f *failure) end(ctx context.Context) {
+	if f.n > 0 {
+		f.log.InfoContext(ctx, "step works again", "step", f.doing, "failures", f.n)
+		f.n, f.reason = 0, ""
+	}
+}
