@@ -36,9 +36,13 @@ type Charger struct {
 // ChargerObserver is told what the charger does, for the metrics at the edge.
 type ChargerObserver interface {
 	Turn()
+	// Claimed is told of each claiming statement that found something.
 	Claimed(claims []usecase.Claim, took time.Duration)
-	Sent(c usecase.Claim, s usecase.Settlement, took time.Duration)
-	InFlight(delta int)
+	// Started is told that the work on a claim begins; what it returns is called with the end.
+	Started(c usecase.Claim) func(s usecase.Settlement, took time.Duration)
+	// Attempted is told of each outcome, also of claims that were given back.
+	Attempted(s usecase.Settlement)
+	// Settled is told of each settling statement.
 	Settled(r usecase.SettleReport, took time.Duration)
 }
 
@@ -124,13 +128,15 @@ func (c *Charger) claimOnce(ctx context.Context, n int) ([]usecase.Claim, error)
 // send makes the call, or gives the claim back when the process is stopping.
 func (c *Charger) send(ctx context.Context, claim usecase.Claim) usecase.Settlement {
 	if ctx.Err() != nil {
-		return c.Send.Release(claim)
+		settlement := c.Send.Release(claim)
+		c.Observe.Attempted(settlement)
+		return settlement
 	}
-	c.Observe.InFlight(1)
+	done := c.Observe.Started(claim)
 	before := c.Clock.Now()
 	settlement := c.Send.Do(ctx, claim)
-	c.Observe.InFlight(-1)
-	c.Observe.Sent(claim, settlement, c.Clock.Now().Sub(before))
+	done(settlement, c.Clock.Now().Sub(before))
+	c.Observe.Attempted(settlement)
 	return settlement
 }
 

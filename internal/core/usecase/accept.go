@@ -21,7 +21,21 @@ type Counts struct {
 	Ignored     int
 	Retries     int
 	DeadLetters map[domain.Reason]int
-	Now         time.Time // the database's clock, zero when it was not asked
+	Ahead       int           // accepted events more than aheadAlarm ahead of the database's clock
+	Now         time.Time     // the database's clock, zero when it was not asked
+	Took        time.Duration // of the transaction
+}
+
+// aheadAlarm is how far ahead of the database's clock an accepted id may be without anybody asking why.
+const aheadAlarm = 10 * time.Minute
+
+// Messages returns how many messages the counts are about.
+func (c *Counts) Messages() int {
+	n := c.Accepted + c.Duplicates + c.Tombstones + c.Ignored + c.Retries
+	for _, letters := range c.DeadLetters {
+		n += letters
+	}
+	return n
 }
 
 func (c *Counts) deadLetter(r domain.Reason) {
@@ -143,11 +157,15 @@ func (a Accept) plain(ctx context.Context, b *batch) error {
 	if err != nil {
 		return fmt.Errorf("accept %d events: %w", len(b.entrants), err)
 	}
+	alarm := domain.IDBound(accepted.Now.Add(aheadAlarm))
 	for i := range b.entrants {
 		copies := len(b.entrants[i].deliveries)
 		if accepted.Charged[i] {
 			counts.Accepted++
 			copies--
+			if id := b.entrants[i].acceptance.Event.EventID; bytes.Compare(id[:], alarm[:]) > 0 {
+				counts.Ahead++
+			}
 		}
 		counts.Duplicates += copies
 	}

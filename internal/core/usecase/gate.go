@@ -20,9 +20,9 @@ type GateState string
 const (
 	GateOpen         GateState = "open"
 	GateUnauthorized GateState = "unauthorized" // 401, 403: the token is refused
-	GateRejecting    GateState = "rejecting"    // too many distinct charges rejected in a row
-	GateFailing      GateState = "failing"      // too many distinct charges without an answer in a row
-	GateThrottled    GateState = "throttled"    // the provider said when to come back
+	GateRejecting    GateState = "rejected"     // too many distinct charges rejected in a row
+	GateFailing      GateState = "breaker"      // too many distinct charges without an answer in a row
+	GateThrottled    GateState = "retry_after"  // the provider said when to come back
 )
 
 // GateStates lists every state, for metrics that must exist from the start.

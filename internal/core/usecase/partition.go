@@ -162,7 +162,10 @@ func (p Partition) take(ctx context.Context, src Source, pos *Position, next int
 func (p Partition) write(ctx context.Context, src Source, pos Position, next int64, deliveries []Delivery) (int64, Counts, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.WriteTimeout)
 	defer cancel()
-	return p.Accept.Chunk(ctx, src, pos.Next, next, pos.RereadBelow, deliveries)
+	before := p.Clock.Now()
+	reached, counts, err := p.Accept.Chunk(ctx, src, pos.Next, next, pos.RereadBelow, deliveries)
+	counts.Took = p.Clock.Now().Sub(before)
+	return reached, counts, err
 }
 
 // bisect halves a chunk that keeps failing for a reason that is not an outage, until one message is left,

@@ -15,7 +15,6 @@ type Relay struct {
 	Publisher Publisher
 	Backoff   domain.Backoff
 	Random    Random
-	Clock     Clock
 	Limit     int           // messages of one claim
 	Lease     time.Duration // of one claim
 	// Timeout bounds one batch: claim, write, acknowledge. It must end before the lease.
@@ -25,6 +24,7 @@ type Relay struct {
 // RelayReport counts what one step did, for the metrics at the edge.
 type RelayReport struct {
 	Published int
+	Written   map[string]int // by topic
 	Failed    map[string]int // by topic
 	Reclaimed int            // leases of other owners that had run out
 	Fenced    int
@@ -40,7 +40,7 @@ func (r Relay) Step(ctx context.Context) (RelayReport, bool, error) {
 	if err != nil {
 		return RelayReport{}, false, fmt.Errorf("relay: %w", err)
 	}
-	report := RelayReport{Failed: map[string]int{}}
+	report := RelayReport{Written: map[string]int{}, Failed: map[string]int{}}
 	var written, failed []MessageRef
 	for _, group := range byTopic(messages) {
 		topic := group[0].Topic
@@ -50,6 +50,7 @@ func (r Relay) Step(ctx context.Context) (RelayReport, bool, error) {
 				report.Reclaimed++
 			}
 			if err == nil {
+				report.Written[topic]++
 				written = append(written, MessageRef{ID: m.ID, Attempt: m.Attempt})
 				continue
 			}

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -71,4 +73,21 @@ func classify(err error) error {
 	default:
 		return domain.ErrOutage
 	}
+}
+
+// Describe says in one line what keeps the database from answering, without user, host or secret.
+func Describe(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return "the database refuses: " + e.Message + " (SQLSTATE " + e.Code + ")"
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return "the database cannot be reached: " + e.Err.Error()
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return "the database's host is not found: " + e.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "the database does not answer in time"
+	}
+	return "the database cannot be reached"
 }

@@ -1,0 +1,78 @@
+# Everything a contributor or CI runs. Nothing here needs a service that is already running.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO      ?= go
+TOOLS   := $(CURDIR)/.tools
+BIN     := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)
+
+KAFKA ?= kfake
+DEMO_EVENTS ?= 2000
+WITH := $(GO) run ./internal/testkit/with --
+
+.PHONY: help
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## Build the service, the demo and the simulator into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+.PHONY: demo
+demo: ## See it work: orders, faults, a kill, and the audit (DEMO_EVENTS=2000, KAFKA=kfake or apache)
+	$(GO) run ./cmd/demo --events $(DEMO_EVENTS) --kafka $(KAFKA)
+
+.PHONY: test
+test: ## Run all tests on real PostgreSQL and Apache Kafka
+	$(WITH) $(GO) test -race -shuffle=on -count=1 -timeout 20m ./...
+
+.PHONY: check
+check: test lint generated ## Everything that CI runs
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Lint with the pinned golangci-lint
+	$(GOLANGCI) run ./...
+
+$(GOLANGCI):
+	mkdir -p $(TOOLS)
+	GOFLAGS='-mod=mod -buildvcs=false' GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv $(TOOLS)/golangci-lint $@
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## Format all Go files
+	$(GOLANGCI) fmt ./...
+
+.PHONY: generated
+generated: ## Fail when go.mod or a golden file is stale
+	$(GO) mod tidy -diff
+
+.PHONY: golden
+golden: ## Rewrite golden files; review the diff
+	$(WITH) $(GO) test -count=1 ./migrations ./internal/adapters/... ./cmd/billing -update
+
+.PHONY: fuzz
+fuzz: ## Fuzz the decoder for 30 seconds
+	$(GO) test -run '^$$' -fuzz FuzzDecode -fuzztime 30s ./internal/adapters/in/kafka
+
+.PHONY: cover
+cover: ## Write coverage to cover.out and print the total
+	$(WITH) $(GO) test -count=1 -coverpkg=./internal/...,./cmd/billing -coverprofile=cover.out ./...
+	$(GO) tool cover -func=cover.out | tail -1
+
+.PHONY: kafka-up
+kafka-up: ## Start a developer's Apache Kafka (needs Java 17 and Maven)
+	deploy/dev/kafka/kafka.sh up
+
+.PHONY: kafka-down
+kafka-down: ## Stop it
+	deploy/dev/kafka/kafka.sh down
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN) cover.out
