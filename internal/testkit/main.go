@@ -32,5 +32,5 @@ func (s suite) Run() int {
 func Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
 	defer cancel()
-	return errors.Join(shared.close(ctx), closeSharedKafka())
+	return errors.Join(shared.close(ctx), closeSharedKafka(), removeBinaries())
 }
