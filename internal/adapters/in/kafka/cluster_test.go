@@ -103,8 +103,8 @@ func (o *observed) AbortedRecords(_ string, _ int32, n int) {
 
 func name(topic string, partition int32) string { return topic + "/" + string(rune('0'+partition)) }
 
-// plain is a decoder that reads nothing.
-func plain(topic string, partition int32, m usecase.Message) usecase.Delivery {
+// undecoded is a decoder that reads nothing.
+func undecoded(topic string, partition int32, m usecase.Message) usecase.Delivery {
 	return usecase.Delivery{Message: m, Origin: usecase.Origin{Topic: topic, Partition: partition, Offset: m.Offset, Time: m.Time}}
 }
 
@@ -117,7 +117,7 @@ func newTestLog(t *testing.T, brokers []string, topic string, partition, maxByte
 		topic: topic, partition: partition, transport: transport,
 		client:   &kafka.Client{Addr: kafka.TCP(brokers...), Transport: transport, Timeout: requestTimeout},
 		maxBytes: maxBytes, maxWait: 100 * time.Millisecond,
-		decode: plain, observer: newObserved(), clock: clock{}, log: slog.New(slog.DiscardHandler),
+		decode: undecoded, observer: newObserved(), clock: clock{}, log: slog.New(slog.DiscardHandler),
 		commit: func(map[string]map[int]int64) error { return nil },
 		life:   life, stop: stop, ahead: make(chan ahead, 1),
 	}
