@@ -1,0 +1,11 @@
+package postgres
+
+// Names for the tests of this package.
+var (
+	SQLFiles   = sqlFiles
+	Wrap       = wrap
+	AcceptSQL  = acceptSQL
+	ClaimSQL   = claimChargesSQL
+	MessageSQL = claimMessagesSQL
+	SettleSQL  = settleChargesSQL
+)
