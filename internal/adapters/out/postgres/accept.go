@@ -29,7 +29,7 @@ func (s *Store) AcceptChunk(ctx context.Context, c usecase.Chunk, limits usecase
 	queueMove(batch, c.Source, c.From, c.Next) // first, so that a fenced owner does no work
 	if len(c.Events) > 0 {
 		batch.Queue(acceptSQL, acceptArgs(c.Source.Group, c.Events, limits, true)...).
-			Query(func(rows pgx.Rows) error { return readAccepted(rows, &accepted) })
+			Query(func(rows pgx.Rows) error { return readAccepted(rows, c.Events, &accepted) })
 	}
 	for i := range c.DeadLetters {
 		queueDeadLetter(batch, &c.DeadLetters[i])
@@ -57,7 +57,7 @@ func (t acceptTx) Accept(ctx context.Context, group string, events []usecase.Acc
 	if err != nil {
 		return nil, wrap("accept events", err)
 	}
-	return accepted.Charged, wrap("accept events", readAccepted(rows, &accepted))
+	return accepted.Charged, wrap("accept events", readAccepted(rows, events, &accepted))
 }
 
 func (t acceptTx) Know(ctx context.Context, group string, events []domain.OrderConfirmed, limits usecase.Limits) ([]usecase.Knowledge, error) {
@@ -167,8 +167,8 @@ func acceptArgs(group string, events []usecase.Acceptance, limits usecase.Limits
 	}
 }
 
-// readAccepted reads the answer of accept.sql, which comes in the order of ids, as the events were given.
-func readAccepted(rows pgx.Rows, into *usecase.Accepted) error {
+// readAccepted reads the answer of accept.sql, which comes in the order of ids, as the events must be given.
+func readAccepted(rows pgx.Rows, events []usecase.Acceptance, into *usecase.Accepted) error {
 	var (
 		id      uuid.UUID
 		charged bool
@@ -177,14 +177,14 @@ func readAccepted(rows pgx.Rows, into *usecase.Accepted) error {
 		n       int
 	)
 	_, err := pgx.ForEachRow(rows, []any{&id, &charged, &now, &passed}, func() error {
-		if n == len(into.Charged) {
-			return fmt.Errorf("more rows than events: %d", n)
+		if n == len(events) || events[n].Event.EventID != id {
+			return fmt.Errorf("event %d is not %s: events must be sorted", n, id)
 		}
 		into.Charged[n] = charged
 		n++
 		return nil
 	})
-	if err == nil && n != len(into.Charged) {
+	if err == nil && n != len(events) {
 		err = fmt.Errorf("%d rows for %d events", n, len(into.Charged))
 	}
 	into.Now = now
@@ -196,8 +196,19 @@ func queueMove(batch *pgx.Batch, src usecase.Source, from, next int64) {
 }
 
 func queueDeadLetter(batch *pgx.Batch, d *usecase.DeadLetter) {
-	batch.Queue(deadLetterSQL, d.Group, d.Origin.Topic, d.Origin.Partition, d.Origin.Offset, d.Origin.Time, d.Key, d.Value,
+	batch.Queue(deadLetterSQL, d.Group, d.Origin.Topic, d.Origin.Partition, d.Origin.Offset, storable(d.Origin.Time), d.Key, d.Value,
 		flatHeaders(d.Headers), string(d.Reason), d.Detail, d.EventID, d.Copy.Topic, d.Copy.Key, d.Copy.Value, flatHeaders(d.Copy.Headers))
+}
+
+// storable keeps a message's time, which its producer sets as it likes, within what timestamptz holds.
+func storable(at time.Time) time.Time {
+	if oldest := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC); at.Before(oldest) {
+		return oldest
+	}
+	if newest := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC); at.After(newest) {
+		return newest
+	}
+	return at
 }
 
 func queueMessage(batch *pgx.Batch, m *usecase.OutboxMessage) {

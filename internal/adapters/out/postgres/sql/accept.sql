@@ -4,8 +4,11 @@
 -- $1 event ids (sorted, distinct) $2 orders $3 customers $4 amounts $5 currencies $6 fingerprints
 -- $7 requests $8 traceparents $9 first sent at, for events that a restored database reads again
 -- $10 group $11 retention in seconds $12 skew in seconds $13 strict
+-- Locks are taken in one order by every transaction: ids in the inbox, then orders in charge.
 WITH clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now
+    SELECT now, billing_id_bound(now - make_interval(secs => $11::float8)) AS oldest,
+           billing_id_bound(now + make_interval(secs => $12::float8)) AS newest
+      FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 ), input AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS event_id, unnest($2::text[]) AS order_id, unnest($3::text[]) AS customer_id,
            unnest($4::bigint[]) AS amount_minor, unnest($5::text[]) AS currency, unnest($6::bytea[]) AS fingerprint,
@@ -14,17 +17,16 @@ WITH clock AS MATERIALIZED (
     SELECT p.event_id, p.fingerprint FROM processed_event p WHERE p.event_id = ANY ($1::uuid[])
 ), fresh AS MATERIALIZED (
     SELECT i.* FROM input i, clock
-     WHERE i.event_id NOT IN (SELECT s.event_id FROM seen s)
-       AND i.event_id >= billing_id_bound(clock.now - make_interval(secs => $11::float8))
-       AND i.event_id <  billing_id_bound(clock.now + make_interval(secs => $12::float8))
+     WHERE i.event_id NOT IN (SELECT s.event_id FROM seen s) AND i.event_id >= clock.oldest AND i.event_id < clock.newest
 ), won AS (
     INSERT INTO processed_event (event_id, consumer_group, fingerprint)
-    SELECT event_id, $10::text, fingerprint FROM fresh
+    SELECT event_id, $10::text, fingerprint FROM fresh ORDER BY event_id
     ON CONFLICT DO NOTHING RETURNING event_id
 ), charged AS (
     INSERT INTO charge (event_id, order_id, customer_id, amount_minor, currency, source, first_sent_at)
-    SELECT f.event_id, f.order_id, f.customer_id, f.amount_minor, f.currency, 'kafka', f.first_sent_at
-      FROM fresh f JOIN won ON won.event_id = f.event_id
+    SELECT f.event_id, f.order_id, f.customer_id, f.amount_minor, f.currency, 'kafka',
+           CASE WHEN f.first_sent_at > clock.now THEN clock.now ELSE f.first_sent_at END
+      FROM fresh f JOIN won ON won.event_id = f.event_id, clock ORDER BY f.order_id
     ON CONFLICT DO NOTHING RETURNING event_id
 ), ordered AS (
     INSERT INTO outbox (channel, event_type, event_id, payload, headers)

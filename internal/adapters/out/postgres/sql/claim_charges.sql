@@ -2,7 +2,9 @@
 -- sent, in one statement. Every decision is made on the database's clock.
 -- $1 limit $2 lease in seconds $3 provider account $4 half of the key window in seconds
 WITH clock AS MATERIALIZED (
-    SELECT clock_timestamp() AS now, EXISTS (SELECT FROM control WHERE name = 'history_lost') AS history_lost
+    SELECT now, billing_id_bound(now - make_interval(secs => $4::float8)) AS half_window_ago,
+           EXISTS (SELECT FROM control WHERE name = 'history_lost') AS history_lost
+      FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 ), due AS (
     SELECT id, status FROM outbox
      WHERE channel = 'provider' AND run_at <= statement_timestamp()
@@ -17,8 +19,7 @@ WITH clock AS MATERIALIZED (
            c.pending_since, clock.now, clock.history_lost,
            CASE WHEN c.provider_account <> $3 THEN 'park'
                 WHEN c.pending_since IS NOT NULL THEN 'lookup'
-                WHEN c.first_sent_at IS NULL AND c.source = 'kafka'
-                     AND c.event_id < billing_id_bound(clock.now - make_interval(secs => $4::float8)) THEN 'lookup_post'
+                WHEN c.first_sent_at IS NULL AND c.source = 'kafka' AND c.event_id < clock.half_window_ago THEN 'lookup_post'
                 WHEN c.first_sent_at IS NULL AND c.source = 'api' AND clock.history_lost THEN 'lookup_post'
                 WHEN c.first_sent_at IS NULL THEN 'post'
                 WHEN clock.now < c.first_sent_at + make_interval(secs => $4::float8) THEN 'post'

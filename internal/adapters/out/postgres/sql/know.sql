@@ -1,7 +1,10 @@
 -- What the tables say of events that did not become charges. A second statement, so that its snapshot
 -- shows winners which committed while the first one waited for them.
 -- $1 event ids $2 orders $3 customers $4 amounts $5 currencies $6 fingerprints $7 group $8 retention $9 skew
-WITH input AS MATERIALIZED (
+WITH clock AS MATERIALIZED (
+    SELECT billing_id_bound(clock_timestamp() - make_interval(secs => $8::float8)) AS oldest,
+           billing_id_bound(clock_timestamp() + make_interval(secs => $9::float8)) AS newest
+), input AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS event_id, unnest($2::text[]) AS order_id, unnest($3::text[]) AS customer_id,
            unnest($4::bigint[]) AS amount_minor, unnest($5::text[]) AS currency, unnest($6::bytea[]) AS fingerprint
 ), inbox AS MATERIALIZED (
@@ -15,11 +18,10 @@ SELECT i.event_id,
             OR (own.order_id, own.customer_id, own.amount_minor, own.currency) = (i.order_id, i.customer_id, i.amount_minor, i.currency))
        AND NOT EXISTS (SELECT FROM inbox b WHERE b.event_id = i.event_id AND NOT b.mine
                         AND get_byte(b.fingerprint, 0) = get_byte(i.fingerprint, 0) AND b.fingerprint <> i.fingerprint) AS seen_same,
-       i.event_id < billing_id_bound(clock_timestamp() - make_interval(secs => $8::float8)) AS too_old,
-       i.event_id >= billing_id_bound(clock_timestamp() + make_interval(secs => $9::float8)) AS ahead,
+       i.event_id < clock.oldest AS too_old, i.event_id >= clock.newest AS ahead,
        live.event_id AS live,
        coalesce((live.customer_id, live.amount_minor, live.currency) = (i.customer_id, i.amount_minor, i.currency), false) AS live_same,
        EXISTS (SELECT FROM inbox b WHERE b.event_id = i.event_id AND b.mine) AS inbox_mine
-  FROM input i
+  FROM clock, input i
   LEFT JOIN charge own ON own.event_id = i.event_id
   LEFT JOIN charge live ON live.order_id = i.order_id AND live.holds_order
