@@ -172,11 +172,11 @@ func checkAgainstReference(t *testing.T, brokers []string, topic string, seed ui
 
 func TestFetchEqualsAReadCommittedReferenceReader(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range uint64(5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, kfake.SeedTopics(1, "orders"))
-			checkAgainstReference(t, c.ListenAddrs(), "orders", seed, 150)
+			checkAgainstReference(t, c.ListenAddrs(), "orders", seed, 120)
 		})
 	}
 }

@@ -149,6 +149,16 @@ func (m *process) start(t *testing.T) *process {
 	return m
 }
 
+// owns counts the partitions of the member.
+func (m *process) owns() (n int) {
+	m.do(func() {
+		for _, times := range m.owned {
+			n += times
+		}
+	})
+	return n
+}
+
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -208,8 +218,9 @@ func TestChurnOfMembersRepeatsNothingAndNeverOverlaps(t *testing.T) {
 			third := newMember(t, brokers, id, s.handle, topic).start(t)
 			for range 3 {
 				produce(t, client, numbered(topic, partitions, each/3)...)
-				clock{}.Sleep(t.Context(), 400*time.Millisecond)
+				clock{}.Sleep(t.Context(), 100*time.Millisecond)
 			}
+			eventually(t, 20*time.Second, "the third member has partitions", func() bool { return third.owns() > 0 })
 			if err := third.stop(); err != nil {
 				t.Fatalf("stop the third member: %v", err)
 			}
@@ -291,7 +302,7 @@ func TestATopicMadeLaterAndPartitionsAddedAreRead(t *testing.T) {
 
 		addPartitions(t, brokers, here, 4)
 		testkit.Produce(t, brokers, numbered(here, 4, 4)...)
-		eventually(t, 20*time.Second, "the added partitions are read", seen(8))
+		eventually(t, 20*time.Second, "the added partitions are read", seen(9)) // with the probe
 		if _, twice := s.count(); twice != 0 {
 			t.Fatalf("%d records came twice", twice)
 		}
@@ -312,8 +323,8 @@ func addPartitions(t *testing.T, brokers []string, topic string, n int32) {
 	if err != nil {
 		t.Fatalf("add partitions: %v", err)
 	}
-	eventually(t, 5*time.Second, "the new partitions have leaders", func() bool {
-		return client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: n - 1, Value: nil, Key: []byte("probe")}).FirstErr() == nil
+	eventually(t, 5*time.Second, "the new partitions take a probe", func() bool {
+		return client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: n - 1, Key: []byte("probe")}).FirstErr() == nil
 	})
 }
 
