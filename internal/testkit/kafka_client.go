@@ -3,7 +3,6 @@ package testkit
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -103,19 +102,13 @@ func createTopic(ctx context.Context, client *kgo.Client, name string, partition
 
 // awaitLeader returns when the broker answers for the partition: it says that a topic is made before it leads it.
 func awaitLeader(ctx context.Context, client *kgo.Client, topic string, partition int32) error {
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
+	return poll(ctx, func() (bool, error) {
 		_, err := listOffset(ctx, client, topic, partition, latestOffset, kgo.ReadUncommitted())
-		if err == nil || !kerr.IsRetriable(err) {
-			return err
+		if kerr.IsRetriable(err) {
+			return false, nil
 		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-ticker.C:
-		}
-	}
+		return true, err
+	})
 }
 
 // Produce writes the records in order, each acknowledged by all replicas.
@@ -126,7 +119,7 @@ func Produce(tb testing.TB, brokers []string, records ...*kgo.Record) {
 	})
 }
 
-// ProduceTransaction writes the records in one transaction, and commits or aborts it.
+// ProduceTransaction writes the records in one transaction, commits or aborts it, and returns when readers see that.
 func ProduceTransaction(tb testing.TB, brokers []string, end kgo.TransactionEndTry, records ...*kgo.Record) {
 	tb.Helper()
 	options := []kgo.Opt{kgo.TransactionalID(UniqueName("testkit")), kgo.TransactionTimeout(kafkaTimeout)}
@@ -138,8 +131,43 @@ func ProduceTransaction(tb testing.TB, brokers []string, end kgo.TransactionEndT
 		if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
 			return err
 		}
-		return client.EndTransaction(ctx, end)
+		if err := client.EndTransaction(ctx, end); err != nil {
+			return fmt.Errorf("end: %w", err)
+		}
+		return awaitStable(ctx, client, records)
 	})
+}
+
+// awaitStable returns when no transaction is open below the records: the coordinator answers before it has marked the end of
+// one in every partition.
+func awaitStable(ctx context.Context, client *kgo.Client, records []*kgo.Record) error {
+	for _, r := range records {
+		err := poll(ctx, func() (bool, error) {
+			stable, err := listOffset(ctx, client, r.Topic, r.Partition, latestOffset, kgo.ReadCommitted())
+			return stable > r.Offset, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poll asks until the answer is yes or an error.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
 }
 
 // ReadTopic reads everything from the start of each partition to its end at the time of the call, partition by partition.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -143,6 +144,7 @@ func downloadPostgres(ctx context.Context) (string, error) {
 	server := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().Version(embeddedpostgres.V18).Port(uint32(port)).
 		CachePath(cache).BinariesPath(home).RuntimePath(runtimeDir).Logger(io.Discard))
 	startErr := server.Start()
+	http.DefaultClient.CloseIdleConnections() // which the library used and leaves open
 	if startErr == nil {
 		if err := server.Stop(); err != nil {
 			return "", fmt.Errorf("stop downloaded server: %w", err)
