@@ -12,7 +12,7 @@ import (
 	"billing/internal/core/domain"
 )
 
-func refusal(t testing.TB, err error) *domain.Refusal {
+func refusal(t *testing.T, err error) *domain.Refusal {
 	t.Helper()
 	var refused *domain.Refusal
 	if !errors.As(err, &refused) {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"strconv"
 
 	"billing/internal/core/domain"
@@ -12,8 +13,8 @@ func (f *fields) minorUnits(name string) int64 {
 	if f.refusal != nil {
 		return 0
 	}
-	negative := value[0] == '-'
-	if !isDigits(value) && !(negative && isDigits(value[1:])) {
+	digits, negative := bytes.CutPrefix(value, []byte("-"))
+	if !isDigits(digits) {
 		f.refuse(domain.ReasonInvalidAmount, name+": not a JSON integer")
 		return 0
 	}

@@ -1,3 +1,5 @@
+// Package kafka is the way in from Kafka: it joins the consumer group, fetches the committed records of the
+// assigned partitions and reads order events strictly.
 package kafka
 
 import (

@@ -37,8 +37,8 @@ func FuzzDecode(f *testing.F) {
 
 // checkMeaning reads the message in the loosest way there is: the standard library, which takes the last
 // of equal names and does not care for case.
-func checkMeaning(t testing.TB, value []byte, event domain.OrderConfirmed) {
-	t.Helper()
+func checkMeaning(tb testing.TB, value []byte, event domain.OrderConfirmed) {
+	tb.Helper()
 	var loose struct {
 		EventID      *string     `json:"event_id"`
 		EventType    *string     `json:"event_type"`
@@ -79,14 +79,14 @@ func checkMeaning(t testing.TB, value []byte, event domain.OrderConfirmed) {
 	}
 	exact, ok := new(big.Rat).SetString(amount)
 	if !ok {
-		t.Fatalf("accepted amount %q", amount)
+		tb.Fatalf("accepted amount %q", amount)
 	}
 	exact.Mul(exact, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(exponent), nil)))
 	want := domain.Order{OrderID: order, CustomerID: customer, Amount: domain.Money{Minor: exact.Num().Int64(), Currency: currency}}
 	if !exact.IsInt() || !exact.Num().IsInt64() || event.Order != want {
-		t.Fatalf("read %+v, the message says %+v", event.Order, want)
+		tb.Fatalf("read %+v, the message says %+v", event.Order, want)
 	}
 	if id == nil || strings.ToLower(*id) != event.EventID.String() {
-		t.Fatalf("read id %s, the message says %v", event.EventID, id)
+		tb.Fatalf("read id %s, the message says %v", event.EventID, id)
 	}
 }

@@ -56,8 +56,9 @@ func (w jsonWriter) member(name, value string) string {
 // unknown returns members that no contract has.
 func (w jsonWriter) unknown(prefix string) []string {
 	values := []string{"null", "true", "-1.5e-400", `""`, `"\u0000"`, "[]", "{}", `[{"Amount":1},{"amount":[2]}]`, `{"event_id":{"order_id":null}}`}
-	var members []string
-	for i := range rapid.IntRange(0, 30).Draw(w.t, "unknown members") {
+	count := rapid.IntRange(0, 30).Draw(w.t, "unknown members")
+	members := make([]string, 0, count)
+	for i := range count {
 		members = append(members, w.member(prefix+strconv.Itoa(i), rapid.SampledFrom(values).Draw(w.t, "value")))
 	}
 	return members

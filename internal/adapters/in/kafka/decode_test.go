@@ -21,11 +21,11 @@ const (
 	goldenJavaID = "019b7ca9-8c88-7d3a-9f10-5b2f6c1d8e02"
 )
 
-func goldenEvent(t testing.TB, name string) string {
-	t.Helper()
+func goldenEvent(tb testing.TB, name string) string {
+	tb.Helper()
 	text, err := golden.ReadFile("testdata/" + name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(text)
 }
@@ -41,32 +41,32 @@ func decode(value string) usecase.Delivery {
 var plainDetail = regexp.MustCompile(`^[a-zA-Z0-9 _.,:'\-]{1,100}$`)
 
 // checkConsistent fails when the parts of a delivery do not fit each other.
-func checkConsistent(t testing.TB, d usecase.Delivery) {
-	t.Helper()
+func checkConsistent(tb testing.TB, d usecase.Delivery) {
+	tb.Helper()
 	if (d.Kind == usecase.KindRefused) != (d.Refusal != nil) {
-		t.Fatalf("kind %d with refusal %v", d.Kind, d.Refusal)
+		tb.Fatalf("kind %d with refusal %v", d.Kind, d.Refusal)
 	}
 	if d.Refusal != nil && !plainDetail.MatchString(d.Refusal.Detail) {
-		t.Fatalf("detail %q is empty or may hold payload", d.Refusal.Detail)
+		tb.Fatalf("detail %q is empty or may hold payload", d.Refusal.Detail)
 	}
 	if (d.Kind == usecase.KindTombstone) != (len(d.Message.Value) == 0) {
-		t.Fatalf("kind %d for a value of %d bytes", d.Kind, len(d.Message.Value))
+		tb.Fatalf("kind %d for a value of %d bytes", d.Kind, len(d.Message.Value))
 	}
 	if d.Kind != usecase.KindEvent {
 		if d.Event != (domain.OrderConfirmed{}) {
-			t.Fatalf("kind %d with event %+v", d.Kind, d.Event)
+			tb.Fatalf("kind %d with event %+v", d.Kind, d.Event)
 		}
 		return
 	}
 	order := d.Event.Order
 	if !d.EventID.Valid || d.EventID.UUID != d.Event.EventID || d.EventID.UUID == uuid.Nil {
-		t.Fatalf("event id %v of event %+v", d.EventID, d.Event)
+		tb.Fatalf("event id %v of event %+v", d.EventID, d.Event)
 	}
 	if order.OrderID == "" || order.CustomerID == "" || order.Amount.Minor <= 0 || order.Amount.Minor > testDecoder().MaxAmountMinor {
-		t.Fatalf("accepted %+v", order)
+		tb.Fatalf("accepted %+v", order)
 	}
 	if _, ok := domain.Exponent(order.Amount.Currency); !ok {
-		t.Fatalf("accepted currency %q", order.Amount.Currency)
+		tb.Fatalf("accepted currency %q", order.Amount.Currency)
 	}
 }
 
@@ -94,13 +94,13 @@ func TestGoldenExamplesAreEvents(t *testing.T) {
 // change is an edit of a golden example. old must stand in it exactly once.
 type change struct{ old, new string }
 
-func (c change) apply(t testing.TB, text string) string {
-	t.Helper()
+func (c change) apply(tb testing.TB, text string) string {
+	tb.Helper()
 	if c.old == "" {
 		return c.new
 	}
 	if strings.Count(text, c.old) != 1 {
-		t.Fatalf("%q stands %d times in the example", c.old, strings.Count(text, c.old))
+		tb.Fatalf("%q stands %d times in the example", c.old, strings.Count(text, c.old))
 	}
 	return strings.Replace(text, c.old, c.new, 1)
 }

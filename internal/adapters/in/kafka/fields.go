@@ -36,8 +36,8 @@ func (f *fields) refuse(reason domain.Reason, detail string) {
 
 // refuseBy takes over the domain's word on a member.
 func (f *fields) refuseBy(name string, err error) {
-	var refusal *domain.Refusal
-	if !errors.As(err, &refusal) {
+	refusal, ok := errors.AsType[*domain.Refusal](err)
+	if !ok {
 		refusal = domain.Refuse(domain.ReasonInvalidField, "cannot be read")
 	}
 	f.refuse(refusal.Reason, name+": "+refusal.Detail)

@@ -15,21 +15,22 @@ func isFolded(name []byte) bool {
 	return true
 }
 
-// appendFolded appends name as a reader that does not care for case sees it: two names are variants of
-// each other when their folded forms are equal.
-func appendFolded(dst, name []byte) []byte {
+// fold returns name as a reader that does not care for case sees it: two names are variants of each other
+// when their folded forms are equal.
+func fold(name []byte) string {
+	folded := make([]byte, 0, len(name))
 	for n := 0; n < len(name); {
 		c := name[n]
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRune(name[n:])
-			dst = utf8.AppendRune(dst, foldRune(r))
+			folded = utf8.AppendRune(folded, foldRune(r))
 			n += size
 			continue
 		}
-		dst = append(dst, lower(c))
+		folded = append(folded, lower(c))
 		n++
 	}
-	return dst
+	return string(folded)
 }
 
 // foldRune brings every spelling of a letter to one. Upper case first and lower case after it is how
@@ -54,7 +55,7 @@ func repeats(names [][]byte) bool {
 	if len(names) > maxCompared {
 		seen := make(map[string]struct{}, len(names))
 		for _, name := range names {
-			seen[string(appendFolded(nil, name))] = struct{}{}
+			seen[fold(name)] = struct{}{}
 		}
 		return len(seen) < len(names)
 	}
@@ -73,7 +74,7 @@ func repeats(names [][]byte) bool {
 func variants[A, B []byte | string](a A, b B) bool {
 	for i := 0; i < len(a) && i < len(b); i++ {
 		if a[i] >= utf8.RuneSelf || b[i] >= utf8.RuneSelf {
-			return string(appendFolded(nil, []byte(a))) == string(appendFolded(nil, []byte(b)))
+			return fold([]byte(a)) == fold([]byte(b))
 		}
 		if lower(a[i]) != lower(b[i]) {
 			return false

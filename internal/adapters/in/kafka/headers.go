@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,9 +19,9 @@ const (
 
 // header returns the last value under a key, as Kafka's own clients do, and whether there is one.
 func header(headers []usecase.Header, key string) (string, bool) {
-	for i := len(headers) - 1; i >= 0; i-- {
-		if headers[i].Key == key {
-			return string(headers[i].Value), true
+	for _, h := range slices.Backward(headers) {
+		if h.Key == key {
+			return string(h.Value), true
 		}
 	}
 	return "", false

@@ -50,8 +50,7 @@ func explainInvalid(data []byte) string {
 		}
 	}
 	at := " at byte " + strconv.FormatInt(decoder.InputOffset(), 10)
-	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		at = " at byte " + strconv.FormatInt(syntax.ByteOffset, 10)
 	}
 	switch {
