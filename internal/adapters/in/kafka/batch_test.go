@@ -140,7 +140,7 @@ func TestWhatIsBehindDamageWaitsAndIsNeverSkipped(t *testing.T) {
 	broken := simple(103, 3).bytes()
 	broken[len(broken)-1] ^= 1
 	raw := bytes.Join([][]byte{simple(100, 3).bytes(), broken, simple(106, 3).bytes()}, nil)
-	l := newTestLog(t, []string{"127.0.0.1:1"}, "orders", 0, defaultMaxBytes)
+	l := newTestLog(t, []string{"127.0.0.1:1"}, "orders", defaultMaxBytes)
 	l.cursor = newCursor(100, &fetchResponsePartition{Records: raw})
 	fetched, err := l.chunk()
 	if err != nil || len(fetched.Deliveries) != 3 || fetched.Next != 103 {

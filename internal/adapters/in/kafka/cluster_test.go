@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -94,27 +95,30 @@ func (o *observed) Assigned(topic string, p int32) { o.do(func() { o.owned[name(
 func (o *observed) Revoked(topic string, p int32)  { o.do(func() { o.owned[name(topic, p)]-- }) }
 func (o *observed) Rebalanced()                    { o.do(func() { o.joins++ }) }
 func (o *observed) Drained(d time.Duration)        { o.do(func() { o.drains = append(o.drains, d) }) }
-func (o *observed) CommitFailed(code int)          { o.do(func() { o.failures = append(o.failures, code) }) }
 
 func (o *observed) Lag(topic string, p int32, n int64) { o.do(func() { o.lag[name(topic, p)] = n }) }
 func (o *observed) AbortedRecords(_ string, _ int32, n int) {
 	o.do(func() { o.aborted += n })
 }
 
-func name(topic string, partition int32) string { return topic + "/" + string(rune('0'+partition)) }
+func (o *observed) CommitFailed(code int) {
+	o.do(func() { o.failures = append(o.failures, code) })
+}
+
+func name(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
 
 // undecoded is a decoder that reads nothing.
 func undecoded(topic string, partition int32, m usecase.Message) usecase.Delivery {
 	return usecase.Delivery{Message: m, Origin: usecase.Origin{Topic: topic, Partition: partition, Offset: m.Offset, Time: m.Time}}
 }
 
-// newTestLog reads one partition outside any group.
-func newTestLog(t *testing.T, brokers []string, topic string, partition, maxBytes int32) *Log {
+// newTestLog reads partition 0 outside any group.
+func newTestLog(t *testing.T, brokers []string, topic string, maxBytes int32) *Log {
 	t.Helper()
 	transport := newTransport(t)
 	life, stop := context.WithCancel(t.Context())
 	l := &Log{
-		topic: topic, partition: partition, transport: transport,
+		topic: topic, transport: transport,
 		client:   &kafka.Client{Addr: kafka.TCP(brokers...), Transport: transport, Timeout: requestTimeout},
 		maxBytes: maxBytes, maxWait: 100 * time.Millisecond,
 		decode: undecoded, observer: newObserved(), clock: clock{}, log: slog.New(slog.DiscardHandler),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +97,7 @@ func writeRandomLog(t *testing.T, brokers []string, topic string, rng *rand.Rand
 			kgo.ProducerBatchCompression(codec), kgo.TransactionTimeout(time.Minute))})
 	}
 	writers = append(writers, &writer{client: newProducer(t, brokers)})
-	var committed []*kgo.Record
+	committed := make([]*kgo.Record, 0, steps)
 	for range steps {
 		committed = append(committed, writers[rng.IntN(len(writers))].step(t, topic, rng)...)
 	}
@@ -142,7 +143,7 @@ func randomRecord(topic string, rng *rand.Rand) *kgo.Record {
 		r.Key = []byte(fmt.Sprint("key-", rng.IntN(10)))
 	}
 	if rng.IntN(8) > 0 {
-		r.Value = []byte(strings.Repeat(fmt.Sprint(rng.IntN(1000)), rng.IntN(60)))
+		r.Value = []byte(strings.Repeat(strconv.Itoa(rng.IntN(1000)), rng.IntN(60)))
 	}
 	for range rng.IntN(3) {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "h", Value: []byte("v")})
@@ -155,7 +156,7 @@ func checkAgainstReference(t *testing.T, brokers []string, topic string, seed ui
 	t.Helper()
 	committed := writeRandomLog(t, brokers, topic, rand.New(rand.NewPCG(seed, 1)), steps)
 	for _, maxBytes := range []int32{1 << 20, 300} {
-		l := newTestLog(t, brokers, topic, 0, maxBytes)
+		l := newTestLog(t, brokers, topic, maxBytes)
 		got, next := readAll(t, l)
 		visible := 0
 		for _, r := range committed {
@@ -185,7 +186,7 @@ func TestFetchStaysBelowAnOpenTransactionAndPassesMarkersWhenItEnds(t *testing.T
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
 	client := newProducer(t, c.ListenAddrs(), kgo.TransactionalID("tx"))
-	l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	if err := client.BeginTransaction(); err != nil {
 		t.Fatal(err)
 	}
@@ -224,12 +225,12 @@ func TestChunksAreBoundedAndTheRestIsBuffered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, kfake.SeedTopics(1, "orders"))
-			var records []*kgo.Record
-			for range tt.records {
-				records = append(records, &kgo.Record{Topic: "orders", Value: make([]byte, tt.size)})
+			records := make([]*kgo.Record, tt.records)
+			for i := range records {
+				records[i] = &kgo.Record{Topic: "orders", Value: make([]byte, tt.size)}
 			}
 			produce(t, newProducer(t, c.ListenAddrs(), kgo.ProducerBatchCompression(kgo.ZstdCompression())), records...)
-			l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+			l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 			var next int64
 			for _, want := range tt.want {
 				fetched, err := l.Fetch(t.Context(), next)
@@ -248,12 +249,8 @@ func TestChunksAreBoundedAndTheRestIsBuffered(t *testing.T) {
 func TestAnotherOffsetThanTheBufferedOneIsFetchedAnew(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
-	var records []*kgo.Record
-	for range 1200 {
-		records = append(records, &kgo.Record{Topic: "orders", Value: []byte("v")})
-	}
-	produce(t, newProducer(t, c.ListenAddrs()), records...)
-	l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+	produce(t, newProducer(t, c.ListenAddrs()), numbered("orders", 1, 1200)...)
+	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	for _, offset := range []int64{0, 7, 507, 0, 1100} {
 		fetched, err := l.Fetch(t.Context(), offset)
 		if err != nil || len(fetched.Deliveries) == 0 || fetched.Deliveries[0].Message.Offset != offset {
@@ -267,7 +264,7 @@ func TestTheNextChunkIsFetchedWhileTheFirstIsAtWork(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
 	client := newProducer(t, c.ListenAddrs())
 	produce(t, client, &kgo.Record{Topic: "orders", Value: []byte("first")})
-	l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	l.maxWait = 5 * time.Second
 	if _, err := l.Fetch(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -287,7 +284,7 @@ func TestAnOffsetOutsideTheLogIsToldApart(t *testing.T) {
 	if err := c.DeleteRecords("orders", 0, 2); err != nil {
 		t.Fatal(err)
 	}
-	l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	for _, offset := range []int64{1, 4} {
 		if _, err := l.Fetch(t.Context(), offset); !errors.Is(err, usecase.ErrOffsetOutOfRange) {
 			t.Errorf("at %d: %v", offset, err)
@@ -303,9 +300,9 @@ func TestFetchFollowsALeaderThatMoved(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.NumBrokers(3), kfake.SeedTopics(1, "orders"))
 	client := newProducer(t, c.ListenAddrs())
-	l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	for i := range int64(6) {
-		produce(t, client, &kgo.Record{Topic: "orders", Value: []byte(fmt.Sprint(i))})
+		produce(t, client, &kgo.Record{Topic: "orders", Value: []byte{byte(i)}})
 		fetched, err := l.Fetch(t.Context(), i)
 		if err != nil || len(fetched.Deliveries) != 1 {
 			t.Fatalf("after %d moves: %+v, %v", i, fetched, err)
@@ -324,7 +321,7 @@ func TestASwallowedAnswerIsAnOutageAndReadingGoesOn(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
 	produce(t, newProducer(t, c.ListenAddrs()), &kgo.Record{Topic: "orders", Value: []byte("v")})
 	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, nil, true })
-	l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	if _, err := l.Fetch(t.Context(), 0); !errors.Is(err, domain.ErrOutage) {
 		t.Fatalf("swallowed: %v", err)
 	}
@@ -338,7 +335,7 @@ func TestABrokenConnectionIsRepeated(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
 	produce(t, newProducer(t, c.ListenAddrs()), &kgo.Record{Topic: "orders", Value: []byte("v")})
 	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
-	l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	if fetched, err := l.Fetch(t.Context(), 0); err != nil || len(fetched.Deliveries) != 1 {
 		t.Fatalf("%+v, %v", fetched, err)
 	}
@@ -347,7 +344,7 @@ func TestABrokenConnectionIsRepeated(t *testing.T) {
 func TestACancelledFetchSaysSo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
-	l := newTestLog(t, c.ListenAddrs(), "orders", 0, defaultMaxBytes)
+	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := l.Fetch(ctx, 0); !errors.Is(err, context.Canceled) || errors.Is(err, domain.ErrOutage) {

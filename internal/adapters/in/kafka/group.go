@@ -116,7 +116,7 @@ func (g *Group) member(ctx context.Context, found topics) error {
 	if err != nil {
 		return fmt.Errorf("configure consumer group: %w", err)
 	}
-	g.Log.Info("joining the group", "topics", found.joined)
+	g.Log.InfoContext(ctx, "joining the group", "topics", found.joined)
 	staying, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	g.generations(staying, cg, found, leave)
@@ -131,7 +131,7 @@ func (g *Group) generations(staying context.Context, cg *kafka.ConsumerGroup, fo
 		switch {
 		case staying.Err() != nil:
 			if gen != nil {
-				g.Log.Info("leaving a group that was just joined", "generation", gen.ID)
+				g.Log.InfoContext(staying, "leaving a group that was just joined", "generation", gen.ID)
 			}
 			return
 		case err != nil:
@@ -171,7 +171,7 @@ func (g *Group) start(ctx context.Context, gen *kafka.Generation, found topics, 
 		}
 		slices.Sort(assigned[topic])
 	}
-	g.Log.Info("joined the group", "generation", gen.ID, "member", gen.MemberID, "assigned", assigned)
+	g.Log.InfoContext(ctx, "joined the group", "generation", gen.ID, "member", gen.MemberID, "assigned", assigned)
 	gen.Start(func(revoked context.Context) { g.watch(revoked, found, leave) })
 	gen.Start(func(revoked context.Context) { g.pollLag(revoked, assigned) })
 }
@@ -210,7 +210,7 @@ func (g *Group) handle(ctx context.Context, src usecase.Source, log *Log) {
 		if ctx.Err() != nil {
 			return
 		}
-		g.Log.Error("the partition's handler stopped", "topic", src.Topic, "partition", src.Partition,
+		g.Log.ErrorContext(ctx, "the partition's handler stopped", "topic", src.Topic, "partition", src.Partition,
 			"error", err, "generation_over", log.over)
 		if !g.Clock.Sleep(ctx, joinPause) || log.over {
 			return

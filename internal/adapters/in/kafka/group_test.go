@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,7 +200,7 @@ func newTopic(t *testing.T, brokers []string, partitions int32) string {
 func numbered(topic string, partitions int32, n int) []*kgo.Record {
 	records := make([]*kgo.Record, n)
 	for i := range records {
-		records[i] = &kgo.Record{Topic: topic, Partition: int32(i) % partitions, Value: []byte(fmt.Sprint(i))}
+		records[i] = &kgo.Record{Topic: topic, Partition: int32(i) % partitions, Value: []byte(strconv.Itoa(i))}
 	}
 	return records
 }
@@ -207,6 +208,7 @@ func numbered(topic string, partitions int32, n int) []*kgo.Record {
 func TestChurnOfMembersRepeatsNothingAndNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	onEachKafka(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		const partitions, rounds, each = 6, 4, 300
 		topic, id := newTopic(t, brokers, partitions), testkit.UniqueName("group")
 		s := newService()
@@ -242,6 +244,7 @@ func TestChurnOfMembersRepeatsNothingAndNeverOverlaps(t *testing.T) {
 func TestTheLastMessageOfAnIdlePartitionIsCommitted(t *testing.T) {
 	t.Parallel()
 	onEachKafka(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		topic, id := newTopic(t, brokers, 1), testkit.UniqueName("group")
 		s := newService()
 		m := newMember(t, brokers, id, s.handle, topic).start(t)
@@ -280,6 +283,7 @@ func TestTheLastMessageOfAnIdlePartitionIsCommitted(t *testing.T) {
 func TestATopicMadeLaterAndPartitionsAddedAreRead(t *testing.T) {
 	t.Parallel()
 	onEachKafka(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		here, later, id := newTopic(t, brokers, 1), testkit.UniqueName("orders"), testkit.UniqueName("group")
 		retry := here + "." + id + ".retry"
 		s := newService()
@@ -331,6 +335,7 @@ func addPartitions(t *testing.T, brokers []string, topic string, n int32) {
 func TestACommitOfARevokedGenerationIsFencedAndRewindsNothing(t *testing.T) {
 	t.Parallel()
 	onEachKafka(t, func(t *testing.T, brokers []string) {
+		t.Helper()
 		topic, id := newTopic(t, brokers, 1), testkit.UniqueName("group")
 		testkit.Produce(t, brokers, numbered(topic, 1, 10)...)
 		old := make(chan usecase.PartitionLog, 1)

@@ -108,7 +108,7 @@ func (g *Group) watch(ctx context.Context, found topics, leave context.CancelCau
 			continue
 		}
 		if change = g.change(ctx, found, trouble); change != "" {
-			g.Log.Info("joining the group anew", "reason", change)
+			g.Log.InfoContext(ctx, "joining the group anew", "reason", change)
 			leave(errTopicsChanged)
 			<-ctx.Done()
 		}

@@ -80,7 +80,7 @@ type fetchResponse struct {
 }
 
 // ApiKey names the API, as the library wants it.
-func (*fetchResponse) ApiKey() protocol.ApiKey { return protocol.Fetch } //nolint:revive // the library's interface spells it so
+func (*fetchResponse) ApiKey() protocol.ApiKey { return protocol.Fetch } //nolint:revive,staticcheck // the library's interface spells it so
 
 type fetchResponseTopic struct {
 	Topic      string                   `kafka:"min=v0,max=v11"`
