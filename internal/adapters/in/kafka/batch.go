@@ -167,9 +167,9 @@ func (b batch) parse(body []byte) (usecase.Message, error) {
 	f.take(1) // attributes, unused by the format
 	timeDelta := f.varint()
 	offsetDelta := f.varint()
-	m := usecase.Message{Offset: b.base + offsetDelta, Time: time.UnixMilli(b.firstTime + timeDelta).UTC()}
+	m := usecase.Message{Offset: b.base + offsetDelta, Time: recordTime(b.firstTime + timeDelta)}
 	if b.attributes&logAppendTime != 0 {
-		m.Time = time.UnixMilli(b.maxTime).UTC()
+		m.Time = recordTime(b.maxTime)
 	}
 	m.Key = f.bytes()
 	m.Value = f.bytes()
@@ -185,6 +185,13 @@ func (b batch) parse(body []byte) (usecase.Message, error) {
 		return usecase.Message{}, errors.New("fields do not fill the record")
 	}
 	return m, nil
+}
+
+// recordTime keeps a producer's senseless timestamp inside what RFC 3339 and the database can write, the
+// same way every time: the time is part of a dead letter's identity.
+func recordTime(ms int64) time.Time {
+	const lastOfYear9999 = 253402300799999
+	return time.UnixMilli(min(max(ms, 0), lastOfYear9999)).UTC()
 }
 
 // recordFields reads the parts of a record; the first part that does not fit makes it fail for good.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ type crafted struct {
 	attributes uint16
 	producer   int64
 	key        []byte
+	time       int64 // added to the batch's first, 1000
 }
 
 func simple(base int64, n int) crafted {
@@ -41,7 +43,7 @@ func (c crafted) bytes() []byte {
 	var records []byte
 	for _, delta := range c.deltas {
 		record := []byte{0}
-		record = binary.AppendVarint(record, 0)
+		record = binary.AppendVarint(record, c.time)
 		record = binary.AppendVarint(record, delta)
 		if c.key == nil {
 			record = binary.AppendVarint(record, -1)
@@ -228,13 +230,22 @@ func TestASmallBatchThatUnpacksHugeIsReadRecordByRecord(t *testing.T) {
 	}
 }
 
-func TestTheBrokersTimeIsTakenWhereTheTopicSaysSo(t *testing.T) {
+func TestTheTimeOfARecordIsTheOneThatTheTopicSays(t *testing.T) {
 	t.Parallel()
-	for attributes, want := range map[uint16]int64{0: 1000, uint16(logAppendTime): 2000} {
-		raw := with(simple(0, 1), func(c *crafted) { c.attributes = attributes }).bytes()
+	tests := map[string]struct {
+		attributes  uint16
+		delta, want int64
+	}{
+		"the producer's": {0, 5, 1005},
+		"the broker's":   {uint16(logAppendTime), 5, 2000},
+		"none":           {0, -1001, 0},
+		"senseless":      {0, math.MaxInt64 - 1000, 253402300799999},
+	}
+	for name, tt := range tests {
+		raw := with(simple(0, 1), func(c *crafted) { c.attributes, c.time = tt.attributes, tt.delta }).bytes()
 		m, err := newCursor(0, &fetchResponsePartition{Records: raw}).message()
-		if err != nil || !m.Time.Equal(time.UnixMilli(want)) || m.Time.Location() != time.UTC {
-			t.Errorf("attributes %d: %v, %v", attributes, m.Time, err)
+		if err != nil || !m.Time.Equal(time.UnixMilli(tt.want)) || m.Time.Location() != time.UTC {
+			t.Errorf("%s: %v, %v", name, m.Time, err)
 		}
 	}
 }

@@ -96,7 +96,10 @@ func (o *observed) Revoked(topic string, p int32)  { o.do(func() { o.owned[name(
 func (o *observed) Rebalanced()                    { o.do(func() { o.joins++ }) }
 func (o *observed) Drained(d time.Duration)        { o.do(func() { o.drains = append(o.drains, d) }) }
 
-func (o *observed) Lag(topic string, p int32, n int64) { o.do(func() { o.lag[name(topic, p)] = n }) }
+func (o *observed) Lag(topic string, p int32, n int64) {
+	o.do(func() { o.lag[name(topic, p)] = n })
+}
+
 func (o *observed) AbortedRecords(_ string, _ int32, n int) {
 	o.do(func() { o.aborted += n })
 }
