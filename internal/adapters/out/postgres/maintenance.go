@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"time"
-
-	"billing/internal/core/domain"
 )
 
 // CreatePartitions makes the missing days of the inbox and returns how many it made; none when another
@@ -28,30 +26,4 @@ func (s *Store) DropPartition(ctx context.Context, retention time.Duration) (str
 		return "", wrap("drop a partition of the inbox", err)
 	}
 	return *name, nil
-}
-
-// Stats are the figures of the tables that metrics and status show.
-type Stats struct {
-	Charges         []ChargeCount
-	Outbox          []OutboxCount
-	Violations      map[string]int64 // by rule, those that a look at the tables shows
-	NearestDeadline time.Time        // of a charge that may still be sent; zero when there is none
-	Paused          bool
-	HistoryLost     bool
-	Now             time.Time
-}
-
-// ChargeCount counts charges of one status and last outcome.
-type ChargeCount struct {
-	Status      domain.Status
-	LastOutcome domain.Outcome // empty: none
-	N           int64
-	Oldest      time.Time
-}
-
-// OutboxCount counts waiting rows of one channel.
-type OutboxCount struct {
-	Channel string
-	N       int64
-	Oldest  time.Time // zero when there is none
 }

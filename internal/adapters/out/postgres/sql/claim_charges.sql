@@ -43,7 +43,8 @@ WITH clock AS MATERIALIZED (
      WHERE c.event_id = f.event_id AND (f.closed OR f.step IN ('post', 'lookup_post'))
 )
 SELECT event_id, order_id, customer_id, amount_minor, currency, payload,
-       coalesce(convert_from(headers[2], 'UTF8'), '') AS traceparent, attempt, step, coalesce(last_outcome, '') AS last_outcome, version,
+       coalesce(convert_from(headers[2], 'UTF8'), '') AS traceparent, attempt, step,
+       CASE WHEN pending_since IS NULL AND event_id IN (SELECT event_id FROM closed) THEN 'unknown' ELSE coalesce(last_outcome, '') END AS last_outcome, version,
        attempts + CASE WHEN step IN ('post', 'lookup_post') THEN 1 ELSE 0 END AS tries,
        step IN ('post', 'lookup_post') AS journaled,
        step IN ('post', 'lookup_post') AND first_sent_at IS NULL AS stamped,

@@ -1,4 +1,6 @@
 -- Settles a charge, whatever its current claim, by a success that the provider confirmed to a former owner.
+-- Nobody will claim it again, so the attempt of a present owner is closed here; when that owner lives, its answer
+-- is written over this.
 -- $1 event id $2 provider ref $3 announcement id $4 type $5 topic $6 key $7 value $8 traceparent $9 from status
 WITH moved AS (
     UPDATE charge SET status = 'succeeded', last_outcome = 'succeeded', reason = NULL, provider_ref = coalesce($2, provider_ref),
@@ -6,6 +8,9 @@ WITH moved AS (
      WHERE event_id = $1 RETURNING version
 ), finished AS (
     DELETE FROM outbox WHERE channel = 'provider' AND event_id = $1
+), closed AS (
+    UPDATE charge_attempt SET outcome = 'unknown', finished_at = clock_timestamp(), detail = 'a former owner settled the charge meanwhile'
+     WHERE event_id = $1 AND outcome IS NULL
 ), told AS (
     INSERT INTO charge_event (event_id, version, announcement_id, type, from_status, to_status, reason)
     SELECT $1, version, $3, $4, $9, 'succeeded', 'late answer of a former owner' FROM moved
