@@ -64,7 +64,7 @@ func Apply(ctx context.Context, url string, retention, skew time.Duration) ([]Ap
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close() //nolint:errcheck // nothing is buffered
+	defer db.Close()
 	results, err := provider.Up(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("apply migrations: %w", err)
@@ -85,7 +85,7 @@ func Status(ctx context.Context, url string) ([]State, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close() //nolint:errcheck // nothing is buffered
+	defer db.Close()
 	list, err := provider.Status(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)

@@ -97,6 +97,8 @@ SIGTERM or SIGINT stops it gracefully; further ones are ignored.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(
+		newServeCommand(environ),
+		newMigrateCommand(environ),
 		newConfigCommand(environ),
 		newVersionCommand(),
 	)

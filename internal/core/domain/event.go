@@ -121,7 +121,7 @@ func IDTime(id uuid.UUID) time.Time {
 // UUID v7 made at or after t, and the partition bound of processed_event.
 func IDBound(t time.Time) uuid.UUID {
 	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(max(t.UnixMilli(), 0))) //nolint:gosec // never negative
+	binary.BigEndian.PutUint64(ms[:], uint64(max(t.UnixMilli(), 0)))
 	var id uuid.UUID
 	copy(id[:6], ms[2:])
 	return id

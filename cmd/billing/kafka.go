@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+
+	kafkain "billing/internal/adapters/in/kafka"
+	kafkaout "billing/internal/adapters/out/kafka"
+	"billing/internal/adapters/out/payment"
+	"billing/internal/core/domain"
+	"billing/internal/core/usecase"
+	"billing/internal/worker"
+)
+
+// codec makes all bytes that leave the service.
+type codec struct{ kafkaout.Messages }
+
+// Request implements usecase.Codec.
+func (codec) Request(order domain.Order) ([]byte, error) { return payment.Request(order) }
+
+func (s *service) codec() usecase.Codec {
+	return codec{kafkaout.Messages{ResultsTopic: s.cfg.KafkaResultsTopic, DeadLetterTopic: s.cfg.KafkaDeadLetterTopic}}
+}
+
+// consumer builds the way in from Kafka.
+func (s *service) consumer() (part, error) {
+	dialer, transport, err := kafkaConnections(s.cfg)
+	if err != nil {
+		return part{}, err
+	}
+	retryTopics := make([]string, 0, len(s.cfg.KafkaTopics))
+	for _, topic := range s.cfg.KafkaTopics {
+		retryTopics = append(retryTopics, usecase.RetryTopic(topic, s.cfg.KafkaGroup))
+	}
+	decoder := kafkain.Decoder{
+		DefaultCurrency: s.cfg.DefaultCurrency, MaxAmountMinor: s.cfg.MaxAmountMinor, IgnoreEventTypes: s.cfg.KafkaIgnoreEventTypes,
+	}
+	group := &kafkain.Group{
+		Brokers: s.cfg.KafkaBrokers, ID: s.cfg.KafkaGroup, Topics: s.cfg.KafkaTopics, RetryTopics: retryTopics,
+		Session: s.cfg.KafkaSessionTimeout, Dialer: dialer, Transport: transport, Decode: decoder.Decode,
+		Observer: groupObserver{s.metrics}, Clock: s.clock, Log: s.log,
+	}
+	group.Handle = s.handler(min(dbTimeout, group.DrainTimeout()))
+	run := func(ctx context.Context) error {
+		defer transport.CloseIdleConnections()
+		return group.Run(ctx)
+	}
+	return part{"consumer", run}, nil
+}
+
+// handler runs the use case for each assigned partition.
+func (s *service) handler(writeTimeout time.Duration) kafkain.Handler {
+	plan := usecase.RetryPlan{Delays: s.cfg.KafkaRetryDelays}
+	return func(ctx context.Context, src usecase.Source, log usecase.PartitionLog, committed int64) error {
+		beat := s.liveness.Register(fmt.Sprintf("partition %s/%d", src.Topic, src.Partition))
+		defer beat.Stop()
+		reason := ""
+		p := usecase.Partition{
+			Accept: usecase.Accept{
+				Inbox: s.inbox, Codec: s.codec(), Limits: usecase.Limits{Retention: s.cfg.Retention, Skew: s.cfg.ClockSkew},
+			},
+			Clock: s.clock, Random: rand.Float64, Backoff: domain.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second},
+			Tries: 3, WriteTimeout: writeTimeout, OperatorPoll: 2 * time.Second,
+			Wake: func() { s.charges.Set(); s.messages.Set() }, Turn: beat.Beat, Retry: plan.Message,
+			Report: func(src usecase.Source, counts usecase.Counts) {
+				reason = ""
+				countMessages(s.metrics, s.clock.Now, src, counts)
+			},
+			Trouble: func(ctx context.Context, src usecase.Source, err error) {
+				if text := err.Error(); text != reason { // one line each time the reason changes
+					reason = text
+					s.log.WarnContext(ctx, "the partition does not advance", "topic", src.Topic, "partition", src.Partition, "error", err)
+				}
+			},
+		}
+		return p.Run(ctx, src, log, committed)
+	}
+}
+
+// relay builds the way out to Kafka.
+func (s *service) relay() (part, func(), error) {
+	_, transport, err := kafkaConnections(s.cfg)
+	if err != nil {
+		return part{}, nil, err
+	}
+	writer := kafkaout.NewWriter(s.cfg.KafkaBrokers, transport)
+	beat := s.liveness.Register("relay")
+	relay := usecase.Relay{
+		Queue: s.queue, Publisher: writer, Backoff: domain.Backoff{Min: 200 * time.Millisecond, Max: 30 * time.Second},
+		Random: rand.Float64, Limit: 500, Lease: s.cfg.RelayLease, Timeout: min(s.cfg.RelayLease, 20*time.Second) - 2*time.Second,
+	}
+	loop := worker.Loop{
+		Name: "relay", Idle: pollEvery, Max: 5 * time.Second, Wake: s.messages, Clock: s.clock, Log: s.log, Turn: beat.Beat,
+		Step: func(ctx context.Context) (bool, error) {
+			before := s.clock.Now()
+			report, busy, err := relay.Step(ctx)
+			if busy {
+				s.countPublished(report, s.clock.Now().Sub(before))
+			}
+			if err == nil {
+				err = report.Err
+			}
+			return busy && report.Published > 0, err
+		},
+	}
+	run := func(ctx context.Context) error {
+		defer beat.Stop()
+		return loop.Run(ctx)
+	}
+	closeAll := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		if err := writer.Close(ctx); err != nil {
+			s.log.Warn("the Kafka writer did not close in time", "error", err)
+		}
+		transport.CloseIdleConnections()
+	}
+	return part{"relay", run}, closeAll, nil
+}
+
+func (s *service) countPublished(report usecase.RelayReport, took time.Duration) {
+	s.metrics.Claimed("kafka", took, report.Reclaimed)
+	s.metrics.Fenced(report.Fenced)
+	for topic, n := range report.Written {
+		s.metrics.Published(topic, n, 0)
+	}
+	for topic, n := range report.Failed {
+		s.metrics.Published(topic, 0, n)
+	}
+}
+
+// kafkaConnections builds the two kinds of connections that the client library knows from one configuration.
+func kafkaConnections(cfg Config) (*kafka.Dialer, *kafka.Transport, error) {
+	var tlsConfig *tls.Config
+	if cfg.KafkaTLS {
+		roots, certificates, err := tlsFiles(cfg.KafkaTLSCAFile, cfg.KafkaTLSCertFile, cfg.KafkaTLSKeyFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("kafka TLS: %w", err)
+		}
+		tlsConfig = &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS12}
+	}
+	mechanism, err := kafkaLogin(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kafka SASL: %w", err)
+	}
+	dialer := &kafka.Dialer{ClientID: cfg.KafkaClientID, Timeout: 5 * time.Second, DualStack: true, TLS: tlsConfig, SASLMechanism: mechanism}
+	transport := &kafka.Transport{
+		ClientID: cfg.KafkaClientID, DialTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MetadataTTL: 2 * time.Second,
+		TLS: tlsConfig, SASL: mechanism,
+	}
+	return dialer, transport, nil
+}
+
+func kafkaLogin(cfg Config) (sasl.Mechanism, error) {
+	user, password := cfg.KafkaSASLUsername, string(cfg.KafkaSASLPassword)
+	switch cfg.KafkaSASLMechanism {
+	case "PLAIN":
+		return plain.Mechanism{Username: user, Password: password}, nil
+	case "SCRAM-SHA-256":
+		return scram.Mechanism(scram.SHA256, user, password)
+	case "SCRAM-SHA-512":
+		return scram.Mechanism(scram.SHA512, user, password)
+	}
+	return nil, nil //nolint:nilnil // no login is asked for
+}
