@@ -1,0 +1,1 @@
+SELECT name, actor, reason, set_at FROM control ORDER BY name
