@@ -80,6 +80,7 @@ func TestRestoredDatabaseChargesNobodyAgain(t *testing.T) {
 			r.audit(t)
 
 			copied.Restore(t)
+			r.restored = true
 			if err := r.sim.ForgetKeys(); err != nil {
 				t.Fatal(err)
 			}
