@@ -27,13 +27,18 @@ type book struct {
 // keyState outlives the memory of its key, because look-up and the count of attempts do.
 type keyState struct {
 	attempts, lookups uint32
-	busy              bool // an execution is in progress
-	epoch             uint32
-	boundAt           int64 // Unix nanoseconds
-	hash              [32]byte
+	busy              bool    // an execution is in progress
 	first             *charge // what look-up shows
 	bound             *charge // what a repeat replays
-	stored            *reply  // what a repeat replays instead
+	kept              *kept   // what a repeat replays instead
+}
+
+// kept is a scripted answer stored under a key.
+type kept struct {
+	answer reply
+	hash   [32]byte
+	at     int64 // Unix nanoseconds
+	epoch  uint32
 }
 
 func (b *book) now() time.Time { return b.clock().Add(b.offset) }
@@ -57,10 +62,10 @@ func (b *book) begin(st *keyState, hash [32]byte) *reply {
 	case !b.remembers(st):
 		st.busy = true
 		return nil
-	case st.hash != hash:
+	case st.hash() != hash:
 		r = codeReply(b.reused, "key_reused", "")
-	case st.stored != nil:
-		r = *st.stored
+	case st.kept != nil:
+		r = st.kept.answer
 		r.replayed = true
 	default:
 		r = st.bound.first()
@@ -70,10 +75,25 @@ func (b *book) begin(st *keyState, hash [32]byte) *reply {
 }
 
 func (b *book) remembers(st *keyState) bool {
-	if st.bound == nil && st.stored == nil || st.epoch != b.epoch {
+	var at int64
+	var epoch uint32
+	switch {
+	case st.kept != nil:
+		at, epoch = st.kept.at, st.kept.epoch
+	case st.bound != nil:
+		at, epoch = st.bound.at, st.bound.epoch
+	default:
 		return false
 	}
-	return b.window < 0 || b.now().UnixNano()-st.boundAt < int64(b.window)
+	return epoch == b.epoch && (b.window < 0 || b.now().UnixNano()-at < int64(b.window))
+}
+
+// hash is that of the body the key is bound to.
+func (st *keyState) hash() [32]byte {
+	if st.kept != nil {
+		return st.kept.hash
+	}
+	return st.bound.hash
 }
 
 // execute makes the charge of a request that may execute and binds the key to it.
@@ -81,7 +101,7 @@ func (b *book) execute(st *keyState, c *charge, status Status, hold Hold) (reply
 	now := b.now()
 	c.number, c.at = b.issued+1, now.UnixNano()
 	if status == Pending {
-		c.hold = &hold
+		c.held = &held{hold: hold}
 		if err := b.write(line{Accepted: &accepted{Charge: c.effect(), Hold: hold}}); err != nil {
 			return reply{}, err
 		}
@@ -102,7 +122,7 @@ func (b *book) bind(st *keyState, c *charge) {
 		st.first = c
 	}
 	if !c.open {
-		st.bound, st.stored, st.hash, st.boundAt, st.epoch = c, nil, c.hash, c.at, b.epoch
+		c.epoch, st.bound, st.kept = b.epoch, c, nil
 	}
 }
 
@@ -116,13 +136,16 @@ func (b *book) keep(st *keyState, s stored) error {
 }
 
 func (b *book) bindStored(st *keyState, s stored) {
-	st.stored, st.hash, st.boundAt, st.epoch = &s.Answer, unhash(s.BodySHA256), s.Time.UnixNano(), b.epoch
+	st.kept = &kept{answer: s.Answer, hash: unhash(s.BodySHA256), at: s.Time.UnixNano(), epoch: b.epoch}
 }
 
 // final is the moment of the effect.
 func (b *book) final(c *charge, status Status, now time.Time) error {
 	next := *c
-	next.seq, next.final, next.settle = int64(len(b.effects))+1, status, now.UnixNano()
+	next.seq, next.declined = int64(len(b.effects))+1, status == Declined
+	if c.held != nil {
+		next.held = &held{hold: c.held.hold, finalAt: now.UnixNano()}
+	}
 	e := next.effect()
 	if err := b.write(line{Effect: &e}); err != nil {
 		return err
@@ -135,7 +158,7 @@ func (b *book) final(c *charge, status Status, now time.Time) error {
 func (b *book) post(c *charge) {
 	b.effects = append(b.effects, c)
 	delete(b.pending, c.id())
-	if c.final == Succeeded {
+	if !c.declined {
 		b.succeeded++
 	}
 }
@@ -146,9 +169,9 @@ func (b *book) lookup(st *keyState) (*charge, error) {
 	if c == nil || c.seq != 0 {
 		return c, nil
 	}
-	if c.hold.Lookups > 0 {
-		if c.hold.Lookups--; c.hold.Lookups == 0 {
-			return c, b.final(c, c.hold.Final, b.now())
+	if hold := &c.held.hold; hold.Lookups > 0 {
+		if hold.Lookups--; hold.Lookups == 0 {
+			return c, b.final(c, hold.Final, b.now())
 		}
 	}
 	return c, b.settleDue(c)
@@ -158,8 +181,8 @@ func (b *book) lookup(st *keyState) (*charge, error) {
 func (b *book) settleDue(charges ...*charge) error {
 	now := b.now()
 	for _, c := range charges {
-		if c.hold.After > 0 && now.UnixNano()-c.at >= int64(c.hold.After) {
-			if err := b.final(c, c.hold.Final, now); err != nil {
+		if hold := c.held.hold; hold.After > 0 && now.UnixNano()-c.at >= int64(hold.After) {
+			if err := b.final(c, hold.Final, now); err != nil {
 				return err
 			}
 		}

@@ -53,36 +53,46 @@ func isCurrency(s string) bool {
 type charge struct {
 	order
 
-	key    string
-	hash   [32]byte
-	number int64 // of the charge id
-	seq    int64 // of the effect; 0 while pending
-	at     int64 // when accepted, Unix nanoseconds
-	settle int64 // when it became final
-	final  Status
-	hold   *Hold // set when it was accepted as pending
-	open   bool  // not bound to its key: NotStored
+	key      string
+	hash     [32]byte
+	number   int64  // of the charge id
+	seq      int64  // of the effect; 0 while pending
+	at       int64  // when accepted, Unix nanoseconds
+	held     *held  // set when it was accepted as pending
+	declined bool   // when final
+	open     bool   // not bound to its key: NotStored
+	epoch    uint32 // of the moment when it was accepted
+}
+
+// held is what only a charge has that was accepted as pending.
+type held struct {
+	hold    Hold
+	finalAt int64 // Unix nanoseconds
 }
 
 func (c *charge) id() string { return fmt.Sprintf("ch_%08d", c.number) }
 
 func (c *charge) status() Status {
-	if c.seq == 0 {
+	switch {
+	case c.seq == 0:
 		return Pending
+	case c.declined:
+		return Declined
+	default:
+		return Succeeded
 	}
-	return c.final
 }
 
 func (c *charge) effect() Effect {
-	e := Effect{
-		Seq: c.seq, Time: time.Unix(0, c.settle).UTC(), Key: c.key, OrderID: c.OrderID, CustomerID: c.CustomerID,
+	at := c.at
+	if c.held != nil && c.seq != 0 {
+		at = c.held.finalAt
+	}
+	return Effect{
+		Seq: c.seq, Time: time.Unix(0, at).UTC(), Key: c.key, OrderID: c.OrderID, CustomerID: c.CustomerID,
 		Amount: c.Amount, Currency: c.Currency, ChargeID: c.id(), Status: c.status(),
 		BodySHA256: hex.EncodeToString(c.hash[:]), NotStored: c.open,
 	}
-	if c.seq == 0 {
-		e.Time = time.Unix(0, c.at).UTC()
-	}
-	return e
 }
 
 // chargeOf is the reverse of effect.
@@ -94,7 +104,7 @@ func chargeOf(e Effect) (*charge, error) {
 	c := &charge{
 		order: order{e.OrderID, e.CustomerID, e.Amount, e.Currency},
 		key:   e.Key, hash: unhash(e.BodySHA256), number: number, seq: e.Seq,
-		at: e.Time.UnixNano(), settle: e.Time.UnixNano(), final: e.Status, open: e.NotStored,
+		at: e.Time.UnixNano(), declined: e.Status == Declined, open: e.NotStored,
 	}
 	return c, nil
 }
@@ -133,9 +143,9 @@ func (c *charge) wire(status Status) wireCharge {
 // replayed as pending even when it has become final, look-up tells the present.
 func (c *charge) first() reply {
 	switch {
-	case c.hold != nil:
+	case c.held != nil:
 		return jsonReply(http.StatusAccepted, c.wire(Pending))
-	case c.final == Declined:
+	case c.declined:
 		return jsonReply(http.StatusPaymentRequired, c.wire(Declined))
 	default:
 		return jsonReply(http.StatusCreated, c.wire(Succeeded))

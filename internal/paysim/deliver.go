@@ -26,7 +26,6 @@ func (s *Server) before(x *exchange) bool {
 		if err := s.stall(x); err != nil {
 			s.abandon(x, err, 0)
 		}
-		x.fault.Kind = ""
 		return true
 	}
 	return false

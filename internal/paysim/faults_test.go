@@ -3,6 +3,7 @@ package paysim_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -66,8 +67,8 @@ func TestFaultsAreSeenByTheClient(t *testing.T) {
 				t.Errorf("got %s %q, want %q", key, r.header.Get(key), value)
 			}
 			b.checkEffects(t, tc.effects)
-			if got := b.Requests()[0].Script; got != tc.fault.String() {
-				t.Errorf("got journal %q, want %q", got, tc.fault)
+			if got := b.Requests()[0]; got.Script != tc.fault.String() || got.Effect != int64(tc.effects) {
+				t.Errorf("got journal %q and effect %d, want %q and %d", got.Script, got.Effect, tc.fault, tc.effects)
 			}
 			again := b.post(t.Context(), "k-1", orderBody("o-1"))
 			if want := tc.effects == 1; (again.header.Get("Idempotent-Replayed") == "true") != want {
@@ -242,6 +243,21 @@ func TestPendingChargeBecomesFinal(t *testing.T) {
 	}
 }
 
+func TestChargesThatAreDueTogetherBecomeFinalInOrder(t *testing.T) {
+	t.Parallel()
+	b := start(t, paysim.Options{Script: paysim.Script{PendingShare: 1, Hold: paysim.Hold{After: time.Hour}}})
+	for i := range 20 {
+		b.post(t.Context(), fmt.Sprintf("k-%02d", i), orderBody("o")).check(t, http.StatusAccepted)
+	}
+	must(t, b.Advance(time.Hour))
+	b.checkEffects(t, 20)
+	for i, e := range b.Effects() {
+		if want := fmt.Sprintf("k-%02d", i); e.Key != want || e.Seq != int64(i+1) {
+			t.Errorf("got effect %d of %s, want %d of %s", e.Seq, e.Key, i+1, want)
+		}
+	}
+}
+
 func lookTwice(t *testing.T, b *bench) {
 	t.Helper()
 	for range 2 {
@@ -257,7 +273,9 @@ func TestLookupsAndListsHaveFaultsOfTheirOwn(t *testing.T) {
 	b := start(t, paysim.Options{Script: paysim.Script{Rules: []paysim.Rule{
 		{Match: paysim.Match{On: paysim.Lookups, Attempt: 1}, Fault: answer(404, "not_found")},
 		{Match: paysim.Match{On: paysim.Lookups, Attempt: 2, OrderID: "o-1"}, Fault: answer(404, "")},
-		{Match: paysim.Match{On: paysim.Lookups, Attempt: 3, Key: "k-1"}, Fault: answer(500, "")},
+		{Match: paysim.Match{On: paysim.Lookups, Attempt: 3, Key: "k-1"}, Fault: paysim.Fault{
+			Kind: paysim.Answer, Status: 500, Store: true, // which has no meaning here
+		}},
 		{Match: paysim.Match{On: paysim.Lookups, Attempt: 4, Amount: 1500}, Fault: paysim.Fault{Kind: paysim.Drop}},
 		{Match: paysim.Match{On: paysim.Lists}, Fault: paysim.Fault{Kind: paysim.Truncate}},
 	}}})

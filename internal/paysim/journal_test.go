@@ -104,7 +104,7 @@ func TestJournalHasOneLineForEachRequestAndEffect(t *testing.T) {
 
 	text, err := os.ReadFile(path)
 	must(t, err)
-	var kinds []string
+	kinds := make([]string, 0, 5)
 	for _, l := range lines(text) {
 		var members map[string]json.RawMessage
 		must(t, json.Unmarshal(l, &members))

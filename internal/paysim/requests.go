@@ -16,10 +16,10 @@ func (l *requestLog) add(r *Request) {
 	l.append(r)
 }
 
-// append trims only when twice too many are kept, so that its cost stays constant.
+// append trims only when a quarter too many are kept, so that its cost stays constant.
 func (l *requestLog) append(r *Request) {
-	if len(l.latest) >= 2*l.keep {
-		l.latest = append(make([]*Request, 0, 2*l.keep), l.latest[len(l.latest)-l.keep+1:]...)
+	if most := l.keep + l.keep/4 + 1; len(l.latest) >= most {
+		l.latest = append(make([]*Request, 0, most), l.latest[len(l.latest)-l.keep+1:]...)
 	}
 	l.latest = append(l.latest, r)
 }

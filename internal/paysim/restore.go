@@ -18,7 +18,7 @@ func (s *Server) restore(l line) error {
 		if err != nil {
 			return err
 		}
-		c.hold = &l.Accepted.Hold
+		c.held = &held{hold: l.Accepted.Hold}
 		b.pending[c.id()] = c
 		b.bind(b.key(c.key), c)
 	case l.Stored != nil:
@@ -41,7 +41,7 @@ func (b *book) restoreEffect(e Effect) error {
 		return err
 	}
 	if open := b.pending[c.id()]; open != nil {
-		open.seq, open.final, open.settle = c.seq, c.final, c.settle
+		open.seq, open.declined, open.held.finalAt = c.seq, c.declined, c.at
 		b.post(open)
 		return nil
 	}
