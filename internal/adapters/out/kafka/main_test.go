@@ -1,0 +1,9 @@
+package kafka
+
+import (
+	"testing"
+
+	"billing/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
