@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -421,6 +424,52 @@ func TestAFailingHandlerIsRunAgainAndDisturbsNoOther(t *testing.T) {
 			t.Errorf("%d generations, want 1", m.joins)
 		}
 	})
+}
+
+func TestAHandlerThatRunsAgainIsToldWhatItCommitted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(1, "orders"))
+	testkit.Produce(t, c.ListenAddrs(), numbered("orders", 1, 10)...)
+	told := make(chan int64, 10)
+	newMember(t, c.ListenAddrs(), "g", func(ctx context.Context, _ usecase.Source, log usecase.PartitionLog, committed int64) error {
+		told <- committed
+		if committed >= 0 {
+			<-ctx.Done()
+			return nil
+		}
+		return errors.Join(log.Commit(ctx, 7), errors.New("no luck afterwards"))
+	}, "orders").start(t)
+	if first, second := <-told, <-told; first != -1 || second != 7 {
+		t.Fatalf("told %d and then %d, want -1 and 7", first, second)
+	}
+}
+
+func TestADeadConnectionFencesAndASlowAnswerDoesNot(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		err    error
+		ended  bool // the assignment
+		fenced bool
+	}{
+		"closed":                    {net.ErrClosed, false, true},
+		"end of stream":             {io.EOF, false, true},
+		"slow":                      {os.ErrDeadlineExceeded, false, false},
+		"slow after the assignment": {os.ErrDeadlineExceeded, true, true},
+		"try later":                 {kafka.GroupCoordinatorNotAvailable, true, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newTestLog(t, []string{"127.0.0.1:1"}, "orders", defaultMaxBytes)
+			l.commit = func(map[string]map[int]int64) error { return fmt.Errorf("commit: %w", tt.err) }
+			if tt.ended {
+				l.stop()
+			}
+			if err := l.Commit(t.Context(), 1); errors.Is(err, domain.ErrFenced) != tt.fenced || !errors.Is(err, tt.err) {
+				t.Fatalf("%v", err)
+			}
+		})
+	}
 }
 
 func TestMissingTopicsAreWaitedForWithoutJoining(t *testing.T) {
