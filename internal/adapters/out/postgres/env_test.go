@@ -40,7 +40,11 @@ func newEnv(t *testing.T) env { t.Helper(); return newEnvWith(t, 8) }
 // newEnvWith is newEnv with connections for many sessions at once.
 func newEnvWith(t *testing.T, conns int32) env {
 	t.Helper()
-	db := testkit.NewDB(t)
+	return envOn(t, testkit.NewDB(t), conns)
+}
+
+func envOn(t *testing.T, db *testkit.DB, conns int32) env {
+	t.Helper()
 	pool := productPool(t, db.URL(), conns)
 	store := postgres.NewStore(pool)
 	return env{
@@ -53,7 +57,18 @@ func newEnvWith(t *testing.T, conns int32) env {
 // productPool opens connections as the service does.
 func productPool(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
-	pool, err := postgres.NewPool(t.Context(), url, postgres.PoolOptions{MaxConns: conns, ApplicationName: "test", CustomPlans: true})
+	pool, err := postgres.NewPool(t.Context(), url, postgres.PoolOptions{MaxConns: conns, ApplicationName: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// poolOf opens connections with changed settings.
+func poolOf(t *testing.T, config *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

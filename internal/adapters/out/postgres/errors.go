@@ -67,7 +67,7 @@ func classify(err error) error {
 		}
 		return nil
 	}
-	switch e.Code[:2] {
+	switch e.Code[:min(len(e.Code), 2)] {
 	case "22", "23", "54", "BL":
 		return nil
 	default:

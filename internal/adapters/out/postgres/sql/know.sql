@@ -8,9 +8,10 @@ WITH clock AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS event_id, unnest($2::text[]) AS order_id, unnest($3::text[]) AS customer_id,
            unnest($4::bigint[]) AS amount_minor, unnest($5::text[]) AS currency, unnest($6::bytea[]) AS fingerprint
 ), inbox AS MATERIALIZED (
-    SELECT p.event_id, p.fingerprint,
-           p.consumer_group = $7::text AND p.xmin = pg_current_xact_id()::xid AS mine
-      FROM processed_event p WHERE p.event_id = ANY ($1::uuid[])
+    SELECT p.* FROM input i, LATERAL (
+        SELECT event_id, fingerprint, consumer_group = $7::text AND xmin = pg_current_xact_id()::xid AS mine
+          FROM processed_event WHERE event_id = i.event_id OFFSET 0
+    ) p
 )
 SELECT i.event_id,
        own.event_id IS NOT NULL OR EXISTS (SELECT FROM inbox b WHERE b.event_id = i.event_id AND NOT b.mine) AS seen,
