@@ -59,7 +59,7 @@ func newService(ctx context.Context, cfg Config, log *slog.Logger) (*service, er
 	if err := s.registry.Register(s.liveness); err != nil {
 		return nil, fmt.Errorf("register liveness: %w", err)
 	}
-	s.gate = &usecase.Gate{Clock: s.clock, Random: rand.Float64, Backoff: domain.Backoff{Min: time.Second, Max: time.Minute}, Limiter: newLimiter(cfg.ProviderRate)}
+	s.gate = &usecase.Gate{Clock: s.clock, Random: rand.Float64, Backoff: domain.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}, Limiter: newLimiter(cfg.ProviderRate)}
 	queueConns := max(cfg.DatabaseMaxConns/4, 2)
 	var err error
 	s.queuePool, err = postgres.NewPool(ctx, string(cfg.DatabaseURL), postgres.PoolOptions{MaxConns: queueConns, ApplicationName: "billing-queue", CustomPlans: true})

@@ -37,7 +37,7 @@ type Limiter interface {
 }
 
 // Gate answers one question in one place: how many charges may be claimed now, and when to ask again.
-// While it is closed no row is touched, but for one probe at a time.
+// While it is closed no row is touched, but for a probe now and then.
 type Gate struct {
 	Clock   Clock
 	Random  Random
@@ -55,8 +55,13 @@ type Gate struct {
 }
 
 // silentInARow is how many distinct charges may bring no answer one after the other before the gate
-// closes and lets one through at a time.
-const silentInARow = 20
+// closes. Then it lets a few through every now and then: unlike a refused token or a wrong URL an outage
+// ends by itself, and some charges may need several tries each.
+const (
+	silentInARow   = 20
+	silentProbes   = 4
+	silentMostWait = 2 * time.Second
+)
 
 // Allow returns how many of n charges may be claimed now; when none, how long to wait before asking again.
 func (g *Gate) Allow(n int) (granted int, wait time.Duration) {
@@ -73,7 +78,7 @@ func (g *Gate) Allow(n int) (granted int, wait time.Duration) {
 		if wait := g.probeAt.Sub(now); wait > 0 {
 			return 0, wait
 		}
-		n = 1
+		n = min(n, g.probes())
 	}
 	if g.Limiter != nil {
 		if n, wait = g.Limiter.Take(n); n == 0 {
@@ -82,6 +87,14 @@ func (g *Gate) Allow(n int) (granted int, wait time.Duration) {
 	}
 	g.probing = g.closed != "" && n > 0
 	return n, 0
+}
+
+// probes is how many charges may try a closed gate at once.
+func (g *Gate) probes() int {
+	if g.closed == GateFailing {
+		return silentProbes
+	}
+	return 1
 }
 
 // Unused gives back the permission to probe when there was no charge to probe with.
@@ -178,7 +191,11 @@ func (g *Gate) shut(why GateState, now time.Time) {
 	}
 	g.closed, g.probing = why, false
 	g.failures++
-	g.probeAt = now.Add(g.Backoff.Delay(g.failures, g.Random()))
+	wait := g.Backoff.Delay(g.failures, g.Random())
+	if why == GateFailing {
+		wait = min(wait, silentMostWait)
+	}
+	g.probeAt = now.Add(wait)
 }
 
 // note remembers an id, and no more of them than any decision needs.

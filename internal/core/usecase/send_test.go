@@ -220,7 +220,7 @@ func TestRetryAfterHoldsEverythingBack(t *testing.T) {
 	}
 }
 
-func TestSilenceOfManyChargesLetsOneThroughAtATime(t *testing.T) {
+func TestSilenceOfManyChargesLetsOnlyAFewThrough(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	p := &provider{caps: withLookup, charge: domain.Answer{Outcome: domain.Unknown, Cause: domain.CauseTimeout}}
@@ -238,5 +238,17 @@ func TestSilenceOfManyChargesLetsOneThroughAtATime(t *testing.T) {
 	}
 	if s.Gate.State() != usecase.GateFailing {
 		t.Errorf("gate %s after 25 charges without an answer", s.Gate.State())
+	}
+	c.advance(2 * time.Second)
+	if n, _ := s.Gate.Allow(64); n != 4 {
+		t.Errorf("%d probes after an outage, want 4", n)
+	}
+	if n, _ := s.Gate.Allow(64); n != 0 {
+		t.Errorf("%d claims beside the probes", n)
+	}
+	p.charge = domain.Answer{Outcome: domain.Succeeded}
+	s.Do(t.Context(), newClaim(c, usecase.StepPost))
+	if n, _ := s.Gate.Allow(64); n != 64 {
+		t.Errorf("%d after the outage, want 64", n)
 	}
 }
