@@ -1,7 +1,7 @@
 package kafka
 
 import (
-	"bytes"
+	"errors"
 	"strconv"
 
 	"billing/internal/core/domain"
@@ -13,15 +13,12 @@ func (f *fields) minorUnits(name string) int64 {
 	if f.refusal != nil {
 		return 0
 	}
-	digits, negative := bytes.CutPrefix(value, []byte("-"))
-	if !isDigits(digits) {
-		f.refuse(domain.ReasonInvalidAmount, name+": not a JSON integer")
-		return 0
-	}
 	minor, err := strconv.ParseInt(string(value), 10, 64)
-	if err != nil && !negative {
-		f.refuse(domain.ReasonInvalidAmount, name+": more minor units than 64 bits hold")
-		return 0
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		f.refuse(domain.ReasonInvalidAmount, name+": beyond 64 bits of minor units")
+	case err != nil:
+		f.refuse(domain.ReasonInvalidAmount, name+": not a JSON integer")
 	}
 	return minor
 }
