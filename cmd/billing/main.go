@@ -99,6 +99,13 @@ SIGTERM or SIGINT stops it gracefully; further ones are ignored.`,
 	root.AddCommand(
 		newServeCommand(environ),
 		newMigrateCommand(environ),
+		newAuditCommand(environ),
+		newStatusCommand(environ),
+		newChargesCommand(environ),
+		newPauseCommand(environ),
+		newResumeCommand(environ),
+		newHistoryCommand(environ),
+		newPartitionsCommand(environ),
 		newConfigCommand(environ),
 		newVersionCommand(),
 	)

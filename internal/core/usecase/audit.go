@@ -134,7 +134,8 @@ type Audit struct {
 	Provider EffectLister // nil: the provider is not asked
 	Limits   AuditLimits
 	PageRows int
-	Keep     int // findings kept of each rule; all are counted
+	Timeout  time.Duration // of one page
+	Keep     int           // findings kept of each rule; all are counted
 	Clock    Clock
 	Random   Random
 	Backoff  domain.Backoff      // between tries of the provider's list
@@ -197,7 +198,7 @@ type pageFunc func(ctx context.Context, walk Walk, after string, n int, limits A
 
 func (a Audit) walk(ctx context.Context, walk Walk, page pageFunc, report *AuditReport) error {
 	for after, last := "", false; !last; {
-		p, err := page(ctx, walk, after, a.PageRows, a.Limits)
+		p, err := a.page(ctx, page, walk, after)
 		if err != nil {
 			return fmt.Errorf("audit %s: %w", walk, err)
 		}
@@ -209,6 +210,12 @@ func (a Audit) walk(ctx context.Context, walk Walk, page pageFunc, report *Audit
 		after, last = p.Next, p.Next == ""
 	}
 	return nil
+}
+
+func (a Audit) page(ctx context.Context, page pageFunc, walk Walk, after string) (AuditPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	return page(ctx, walk, after, a.PageRows, a.Limits)
 }
 
 func (a Audit) progress(walk Walk, rows int64) {
@@ -258,7 +265,7 @@ func (a Audit) copyEffects(ctx context.Context, effects EffectStore) error {
 		if err != nil {
 			return err
 		}
-		if err := effects.PutEffects(ctx, page); err != nil {
+		if err := a.put(ctx, effects, page); err != nil {
 			return fmt.Errorf("keep %d listed charges: %w", len(page), err)
 		}
 		rows += int64(len(page))
@@ -266,6 +273,12 @@ func (a Audit) copyEffects(ctx context.Context, effects EffectStore) error {
 		cursor, last = next, next == ""
 	}
 	return nil
+}
+
+func (a Audit) put(ctx context.Context, effects EffectStore, page []Effect) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	return effects.PutEffects(ctx, page)
 }
 
 // list asks for one page, again while the provider is away.

@@ -142,7 +142,7 @@ func (o Overview) inboxTrouble() []Trouble {
 }
 
 func (o Overview) switchTrouble() []Trouble {
-	var trouble []Trouble
+	trouble := make([]Trouble, 0, len(o.Switches))
 	for _, s := range o.Switches {
 		t := Trouble{Since: s.Since, Why: fmt.Sprintf("%s by %s: %s", s.Name, s.Actor, s.Reason)}
 		switch s.Name {
@@ -157,7 +157,7 @@ func (o Overview) switchTrouble() []Trouble {
 }
 
 func (o Overview) partitionTrouble() []Trouble {
-	var trouble []Trouble
+	trouble := make([]Trouble, 0, len(o.Partitions))
 	for _, p := range o.Partitions {
 		t := Trouble{What: fmt.Sprintf("partition %s/%d", p.Topic, p.Partition), Since: p.UpdatedAt}
 		id := fmt.Sprintf("%s %d --group %s --cluster %s --reason ...", p.Topic, p.Partition, p.Group, p.ClusterID)
@@ -254,7 +254,7 @@ func roleOf(channel string) string {
 }
 
 func (o Overview) letterTrouble() []Trouble {
-	var trouble []Trouble
+	trouble := make([]Trouble, 0, len(o.DeadLetters))
 	for _, d := range o.DeadLetters {
 		trouble = append(trouble, Trouble{
 			What: fmt.Sprintf("%d dead letters", d.N), Since: d.Oldest, Why: string(d.Reason), Next: "billing deadletters list --reason " + string(d.Reason),

@@ -89,7 +89,7 @@ func (w *world) effect(t *testing.T, id uuid.UUID, status string) *usecase.Effec
 func (w *world) audit(t *testing.T, grace time.Duration) usecase.AuditReport {
 	t.Helper()
 	audit := usecase.Audit{
-		Store: w.store, Provider: &w.ledger, PageRows: 2, Keep: 10, Clock: worker.Clock{}, Random: func() float64 { return 0 }, Tries: 1,
+		Store: w.store, Provider: &w.ledger, PageRows: 2, Timeout: time.Minute, Keep: 10, Clock: worker.Clock{}, Random: func() float64 { return 0 }, Tries: 1,
 		Limits: usecase.AuditLimits{Grace: grace, Retention: 168 * time.Hour, Account: account},
 	}
 	report, err := audit.Run(t.Context())
@@ -164,126 +164,155 @@ type violation func(t *testing.T, w *world) (finding string)
 func violations() map[string]violation {
 	return map[string]violation{
 		"announcement of the status is missing": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.unguarded(t, `UPDATE charge_event SET type = 'ChargeDeclined' WHERE event_id = $1`, w.succeeded)
 			return "announced " + w.succeeded.String()
 		},
 		"charge settled without a word": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `DELETE FROM charge_event WHERE event_id = $1`, w.succeeded)
 			w.exec(t, `UPDATE charge SET version = 0 WHERE event_id = $1`, w.succeeded)
 			return "announced " + w.succeeded.String()
 		},
 		"announcement neither published nor waiting": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `DELETE FROM outbox WHERE channel = 'kafka' AND event_id = $1`, w.twin)
 			return "published " + w.twin.String()
 		},
 		"version skipped": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.unguarded(t, `UPDATE charge_event SET version = 2 WHERE event_id = $1`, w.parked)
 			w.exec(t, `UPDATE charge SET version = 2 WHERE event_id = $1`, w.parked)
 			return "versions " + w.parked.String()
 		},
 		"two charges of one order": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.orderAs(t, w.waiting, "o-api")
 			return "one_charge_per_order " + max(w.waiting.String(), w.api.String())
 		},
 		"terminal status left": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `INSERT INTO charge_event (event_id, type, from_status, to_status) VALUES ($1, 'x', 'succeeded', 'succeeded')`, w.succeeded)
 			return "history " + w.succeeded.String()
 		},
 		"move from nowhere": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.unguarded(t, `UPDATE charge_event SET from_status = 'parked' WHERE event_id = $1`, w.succeeded)
 			return "history " + w.succeeded.String()
 		},
 		"status changed without a move": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `INSERT INTO charge_event (event_id, type, from_status, to_status) VALUES ($1, 'ChargeRetried', 'parked', 'requested')`, w.parked)
 			return "history " + w.parked.String()
 		},
 		"requested charge that nobody works on": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `DELETE FROM outbox WHERE channel = 'provider' AND event_id = $1`, w.waiting)
 			return "provider_row " + w.waiting.String()
 		},
 		"requested charge that is never due": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `UPDATE outbox SET run_at = 'infinity' WHERE channel = 'provider' AND event_id = $1`, w.waiting)
 			return "provider_row " + w.waiting.String()
 		},
 		"parked charge that becomes due": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `UPDATE outbox SET run_at = now() + interval '1 hour' WHERE channel = 'provider' AND event_id = $1`, w.parked)
 			return "provider_row " + w.parked.String()
 		},
 		"settled charge that would be sent again": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `INSERT INTO outbox (channel, event_type, event_id, payload) VALUES ('provider', 'ChargeRequested', $1, '{}')`, w.declined)
 			return "provider_row " + w.declined.String()
 		},
 		"lease long over": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `UPDATE outbox SET run_at = now() - interval '1 hour' WHERE channel = 'provider' AND event_id = $1`, w.held)
 			return "lease " + w.held.String()
 		},
 		"event handled and no charge": func(t *testing.T, w *world) string {
+			t.Helper()
 			id := w.duplicate(t, w.succeeded)
 			w.exec(t, `UPDATE processed_event SET duplicate_of = NULL WHERE event_id = $1`, id)
 			return "inbox " + id.String()
 		},
 		"duplicate of nothing": func(t *testing.T, w *world) string {
+			t.Helper()
 			id := w.duplicate(t, w.succeeded)
 			w.exec(t, `UPDATE processed_event SET duplicate_of = $2 WHERE event_id = $1`, id, newID())
 			return "inbox " + id.String()
 		},
 		"duplicate that was charged": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `UPDATE processed_event SET duplicate_of = $2, fingerprint = o.fingerprint
 				FROM (SELECT fingerprint FROM processed_event WHERE event_id = $2) o WHERE event_id = $1`, w.waiting, w.succeeded)
 			return "inbox " + w.waiting.String()
 		},
 		"other amount than ordered": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `UPDATE charge SET amount_minor = amount_minor + 1 WHERE event_id = $1`, w.parked)
 			return "inbox_content " + w.parked.String()
 		},
 		"charge that the inbox forgot": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `DELETE FROM processed_event WHERE event_id = $1`, w.waiting)
 			return "charge_inbox " + w.waiting.String()
 		},
 		"attempt that nobody works on": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `INSERT INTO charge_attempt (event_id, attempt) VALUES ($1, 9)`, w.held)
 			return "open_attempt " + w.held.String()
 		},
 		"money taken for a declined charge": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `UPDATE charge_attempt SET outcome = 'succeeded' WHERE event_id = $1`, w.declined)
 			return "money_taken " + w.declined.String()
 		},
 		"amount not positive": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.db.Exec(t, `ALTER TABLE charge DROP CONSTRAINT charge_amount_minor_check`)
 			w.exec(t, `UPDATE charge SET amount_minor = 0 WHERE event_id = $1`, w.api)
 			return "amount " + w.api.String()
 		},
 		"dead letter without its copy": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `DELETE FROM outbox WHERE dead_letter_id IS NOT NULL`)
 			return fmt.Sprintf("dead_letter dead letter %d", w.db.Count(t, `SELECT id FROM dead_letter WHERE published_at IS NULL`))
 		},
 		"outbox row about nothing": func(t *testing.T, w *world) string {
+			t.Helper()
 			id := newID()
 			w.exec(t, `INSERT INTO outbox (channel, event_type, topic, event_id, version) VALUES ('kafka', 'ChargeSucceeded', 't', $1, 1)`, id)
 			return "outbox_target " + id.String()
 		},
 		"position beyond the log": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.exec(t, `UPDATE consumer_position SET gap = 'position 9 lies beyond the log''s end 3'`)
 			return "position_beyond_log " + topic + "/0"
 		},
 		"money taken without a charge": func(t *testing.T, w *world) string {
+			t.Helper()
 			e := w.effect(t, w.api, "succeeded")
 			e.Key, e.OrderID = "not-a-uuid", "o-else"
 			return "effect_charge not-a-uuid"
 		},
 		"money taken, charge parked": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.effect(t, w.parked, "succeeded")
 			return "effect_charge " + w.parked.String()
 		},
 		"other amount at the provider": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.effects[0].Amount.Minor++
 			return "effect_content " + w.effects[0].Key
 		},
 		"other currency at the provider": func(t *testing.T, w *world) string {
+			t.Helper()
 			w.effects[0].Amount.Currency = "USD"
 			return "effect_content " + w.effects[0].Key
 		},
 		"money taken twice": func(t *testing.T, w *world) string {
+			t.Helper()
 			return "effect_once " + w.effect(t, w.succeeded, "succeeded").Key
 		},
 		"succeeded charge that the provider does not know": func(_ *testing.T, w *world) string {
@@ -346,7 +375,7 @@ func TestAllFindingsAreCountedAndTheFirstAreKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.exec(t, `DELETE FROM outbox WHERE channel = 'provider'`)
-	audit := usecase.Audit{Store: w.store, PageRows: 3, Keep: 1, Limits: usecase.AuditLimits{Retention: time.Hour}}
+	audit := usecase.Audit{Store: w.store, PageRows: 3, Timeout: time.Minute, Keep: 1, Limits: usecase.AuditLimits{Retention: time.Hour}}
 	report, err := audit.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -383,7 +412,7 @@ func TestListOfTheProviderIsReadOnAfterAnOutage(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			audit := usecase.Audit{
-				Store: w.store, PageRows: 100, Keep: 1, Clock: worker.Clock{}, Random: func() float64 { return 0 }, Tries: 3,
+				Store: w.store, PageRows: 100, Timeout: time.Minute, Keep: 1, Clock: worker.Clock{}, Random: func() float64 { return 0 }, Tries: 3,
 				Provider: &interrupted{ledger: w.ledger, err: failure}, Limits: usecase.AuditLimits{Retention: time.Hour, Account: account},
 			}
 			report, err := audit.Run(t.Context())

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -53,7 +54,7 @@ func refusedWith(t *testing.T, err error, text string) {
 func (b *books) sound(t *testing.T) {
 	t.Helper()
 	w := world{books: b}
-	audit := usecase.Audit{Store: w.store, PageRows: 100, Keep: 10, Limits: usecase.AuditLimits{Retention: limits.Retention}}
+	audit := usecase.Audit{Store: w.store, PageRows: 100, Timeout: time.Minute, Keep: 10, Limits: usecase.AuditLimits{Retention: limits.Retention}}
 	report, err := audit.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +330,7 @@ func TestChargesAreListedAndShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []uuid.UUID
+		got := make([]uuid.UUID, 0, len(list))
 		for _, c := range list {
 			got = append(got, c.EventID)
 		}
