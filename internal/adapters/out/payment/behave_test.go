@@ -15,7 +15,7 @@ import (
 func answers(raw string) serve {
 	return func(p *peer, c net.Conn, r *bufio.Reader) {
 		for {
-			if _, ok := p.next(r); !ok {
+			if !p.next(r) {
 				return
 			}
 			if _, err := c.Write([]byte(raw)); err != nil {
@@ -28,7 +28,7 @@ func answers(raw string) serve {
 // once sends bytes and closes the connection behind them.
 func once(raw string) serve {
 	return func(p *peer, c net.Conn, r *bufio.Reader) {
-		if _, ok := p.next(r); ok {
+		if p.next(r) {
 			_, _ = c.Write([]byte(raw))
 		}
 	}
@@ -37,7 +37,7 @@ func once(raw string) serve {
 // resets sends bytes and resets the connection behind them.
 func resets(raw string) serve {
 	return func(p *peer, c net.Conn, r *bufio.Reader) {
-		if _, ok := p.next(r); ok {
+		if p.next(r) {
 			_, _ = c.Write([]byte(raw))
 			reset(c)
 		}
@@ -47,7 +47,7 @@ func resets(raw string) serve {
 // hangs sends bytes and then nothing.
 func hangs(raw string) serve {
 	return func(p *peer, c net.Conn, r *bufio.Reader) {
-		if _, ok := p.next(r); ok {
+		if p.next(r) {
 			_, _ = c.Write([]byte(raw))
 			p.hang(r)
 		}
@@ -57,7 +57,7 @@ func hangs(raw string) serve {
 // repeats sends a beginning and then the same bytes again and again, at most n times.
 func repeats(begin, more string, pause time.Duration, n int) serve {
 	return func(p *peer, c net.Conn, r *bufio.Reader) {
-		if _, ok := p.next(r); !ok {
+		if !p.next(r) {
 			return
 		}
 		if _, err := c.Write([]byte(begin)); err != nil {
@@ -86,7 +86,7 @@ func whole(status int, body string, headers ...string) string {
 
 // dead answers the first request of a connection well and resets it at the first byte of the second.
 func dead(p *peer, c net.Conn, r *bufio.Reader) {
-	if _, ok := p.next(r); !ok {
+	if !p.next(r) {
 		return
 	}
 	_, _ = c.Write([]byte(reply200(goodBody)))
@@ -97,11 +97,11 @@ func dead(p *peer, c net.Conn, r *bufio.Reader) {
 
 // deaf is dead, but it reads the second request whole and closes without an answer.
 func deaf(p *peer, c net.Conn, r *bufio.Reader) {
-	if _, ok := p.next(r); !ok {
+	if !p.next(r) {
 		return
 	}
 	_, _ = c.Write([]byte(reply200(goodBody)))
-	_, _ = p.next(r)
+	p.next(r)
 }
 
 // leaving answers well and closes at once, without a word of it in the header.
@@ -111,7 +111,7 @@ func leaving(p *peer, c net.Conn, r *bufio.Reader) { once(reply200(goodBody))(p,
 func bomb() string {
 	var packed strings.Builder
 	w := gzip.NewWriter(&packed)
-	_, _ = w.Write([]byte(goodBody + strings.Repeat(" ", 32<<20)))
+	_, _ = w.Write([]byte(goodBody + strings.Repeat(" ", 4<<20)))
 	_ = w.Close()
 	return "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: " + strconv.Itoa(packed.Len()) + "\r\n\r\n" + packed.String()
 }

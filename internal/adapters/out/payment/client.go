@@ -24,6 +24,11 @@ const (
 	maxHeader    = 16 << 10         // bytes of an answer's header, informational ones included
 	connectLimit = 5 * time.Second  // to dial, and to shake hands, when the timeout is longer
 	idleLimit    = 30 * time.Second // shorter than usual servers', so that seldom a dead connection is picked
+
+	// maxConnections of one call: a kept one that turns out dead, and a new one. Without a limit a GET
+	// is repeated thousands of times on a server that answers every connection with GOAWAY. A POST is
+	// never repeated once a byte of it was written, see request.
+	maxConnections = 2
 )
 
 // client makes calls by the transport rules that hold for every provider.
@@ -106,9 +111,13 @@ func newTransport(cfg Config) *http.Transport {
 func (c *client) do(ctx context.Context, in call) (reply, *failure) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	var connected atomic.Bool
+	var connections atomic.Int32
 	req, err := c.request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) {
+			if connections.Add(1) > maxConnections {
+				cancel()
+			}
+		},
 	}), in)
 	if err != nil {
 		return reply{}, &failure{domain.CauseNoConnection, "no request can be made"}
@@ -118,13 +127,22 @@ func (c *client) do(ctx context.Context, in call) (reply, *failure) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		if !connected.Load() {
-			return reply{}, &failure{domain.CauseNoConnection, "no connection: " + describe(err)}
-		}
-		return reply{}, &failure{interruption(err), "no answer: " + describe(err)}
+		return reply{}, unheard(err, connections.Load())
 	}
 	defer func() { _ = resp.Body.Close() }() // what counts was read before
 	return read(resp, in.limit)
+}
+
+// unheard says why there is no answer. Nothing was sent only while no connection was had.
+func unheard(err error, connections int32) *failure {
+	switch {
+	case connections == 0:
+		return &failure{domain.CauseNoConnection, "no connection: " + describe(err)}
+	case connections > maxConnections:
+		return &failure{domain.CauseBroken, "no answer: the server closes every connection"}
+	default:
+		return &failure{interruption(err), "no answer: " + describe(err)}
+	}
 }
 
 func (c *client) request(ctx context.Context, in call) (*http.Request, error) {

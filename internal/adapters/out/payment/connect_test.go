@@ -21,7 +21,7 @@ import (
 // cancels stops the caller when its request is there, and hangs.
 func cancels(cancel context.CancelFunc) serve {
 	return func(p *peer, _ net.Conn, r *bufio.Reader) {
-		if _, ok := p.next(r); ok {
+		if p.next(r) {
 			cancel()
 			p.hang(r)
 		}
@@ -118,7 +118,7 @@ func testNotSent(t *testing.T, newProvider func(t *testing.T, to target) provide
 	plain := newPeer(t, answers(reply200(goodBody)))
 	secure := newTLSPeer(t, trusted.TLS.Clone(), answers(reply200(goodBody)))
 	old := trusted.TLS.Clone()
-	old.MaxVersion = tls.VersionTLS11 //nolint:staticcheck // an old server is what is tested
+	old.MaxVersion = tls.VersionTLS11
 	old.MinVersion = tls.VersionTLS10
 	outdated := newTLSPeer(t, old, answers(reply200(goodBody)))
 	mute := newPeer(t, func(p *peer, _ net.Conn, r *bufio.Reader) { p.hang(r) })

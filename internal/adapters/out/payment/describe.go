@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"syscall"
 
 	"billing/internal/core/domain"
@@ -20,12 +19,10 @@ func interruption(err error) domain.Cause {
 	return domain.CauseBroken
 }
 
+// timedOut counts a caller that stopped waiting as well. Every kind of deadline is a net.Error.
 func timedOut(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return true
-	}
 	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout()
+	return (ok && timeout.Timeout()) || errors.Is(err, context.Canceled)
 }
 
 // describe names an error of net/http in words of our own: its texts may quote the answer, which may

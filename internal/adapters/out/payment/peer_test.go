@@ -177,24 +177,23 @@ func (p *peer) touch(r *bufio.Reader) bool {
 	return true
 }
 
-// next reads a whole request.
-func (p *peer) next(r *bufio.Reader) (arrival, bool) {
+// next reads a whole request and reports whether there was one.
+func (p *peer) next(r *bufio.Reader) bool {
 	if !p.touch(r) {
-		return arrival{}, false
+		return false
 	}
 	req, err := http.ReadRequest(r)
 	if err != nil {
-		return arrival{}, false
+		return false
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return arrival{}, false
+		return false
 	}
-	a := arrival{method: req.Method, uri: req.RequestURI, header: req.Header, body: string(body)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.arrivals = append(p.arrivals, a)
-	return a, true
+	p.arrivals = append(p.arrivals, arrival{method: req.Method, uri: req.RequestURI, header: req.Header, body: string(body)})
+	return true
 }
 
 func reset(c net.Conn) {
