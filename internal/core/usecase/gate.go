@@ -145,7 +145,10 @@ func (g *Gate) Report(id uuid.UUID, a domain.Answer) (park bool) {
 			g.noteSilent(id, now)
 		}
 	case domain.Unknown:
-		if a.Cause == domain.CauseServerError || a.Cause == domain.CauseTimeout || a.Cause == domain.CauseBroken {
+		switch a.Cause { //nolint:exhaustive // the others say nothing about the provider as a whole
+		case domain.CauseUnauthorized: // said by an answer that was cut short
+			g.shut(GateUnauthorized, now)
+		case domain.CauseServerError, domain.CauseTimeout, domain.CauseBroken, domain.CauseThrottled:
 			g.noteSilent(id, now)
 		}
 	}

@@ -193,15 +193,20 @@ func TestFiveRejectionsInARowParkNoSixthCharge(t *testing.T) {
 
 func TestARefusedTokenClosesTheGateAtOnce(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	p := &provider{caps: withLookup, charge: domain.Answer{Outcome: domain.NotSent, Cause: domain.CauseUnauthorized}}
-	s := newSend(p, c)
-	got := s.Do(t.Context(), newClaim(c, usecase.StepPost))
-	if got.Status != domain.StatusRequested || !got.ClearStamp {
-		t.Errorf("%s, clear %v: a refused token is no word on the charge", got.Status, got.ClearStamp)
-	}
-	if n, _ := s.Gate.Allow(10); n != 0 || s.Gate.State() != usecase.GateUnauthorized {
-		t.Errorf("%d allowed, gate %s", n, s.Gate.State())
+	for name, outcome := range map[string]domain.Outcome{"a whole answer": domain.NotSent, "an answer cut short": domain.Unknown} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClock()
+			p := &provider{caps: withLookup, charge: domain.Answer{Outcome: outcome, Cause: domain.CauseUnauthorized}}
+			s := newSend(p, c)
+			got := s.Do(t.Context(), newClaim(c, usecase.StepPost))
+			if got.Status != domain.StatusRequested || got.ClearStamp != (outcome == domain.NotSent) {
+				t.Errorf("%s, clear %v: a refused token is no word on the charge", got.Status, got.ClearStamp)
+			}
+			if n, _ := s.Gate.Allow(10); n != 0 || s.Gate.State() != usecase.GateUnauthorized {
+				t.Errorf("%d allowed, gate %s", n, s.Gate.State())
+			}
+		})
 	}
 }
 
