@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
 
-//go:embed *.sql
+//go:embed 0*.sql
 var files embed.FS
 
 // The partitions that Up makes when nothing else is said: the defaults of BILLING_RETENTION and
@@ -26,6 +27,12 @@ const (
 	DefaultRetention = 168 * time.Hour
 	DefaultSkew      = 24 * time.Hour
 )
+
+// lockPatience is how long partitions wait for a lock, try by try.
+const lockPatience = time.Minute
+
+// lockNotAvailable is the SQLSTATE of a lock_timeout.
+const lockNotAvailable = "55P03"
 
 // Required is the schema version this binary needs.
 func Required() (int64, error) {
@@ -98,23 +105,28 @@ func Status(ctx context.Context, url string) ([]State, error) {
 }
 
 // CreatePartitions makes the missing days of processed_event. When another session holds the
-// maintainer's lock it waits for it by trying again, because a fresh database must take events at once.
+// maintainer's lock or the table's, it tries again for up to a minute, because a fresh database must take
+// events at once.
 func CreatePartitions(ctx context.Context, db *sql.DB, retention, skew time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
 	for {
 		var made int
 		err := db.QueryRowContext(ctx, "SELECT billing_create_partitions(make_interval(secs => $1), make_interval(secs => $2))",
 			retention.Seconds(), skew.Seconds()).Scan(&made)
-		if err != nil {
+		pgErr, _ := errors.AsType[*pgconn.PgError](err)
+		locked := pgErr != nil && pgErr.Code == lockNotAvailable
+		switch {
+		case err != nil && !locked:
 			return fmt.Errorf("create partitions of processed_event: %w", err)
-		}
-		if made >= 0 {
+		case err == nil && made >= 0:
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("create partitions of processed_event: another session is at it: %w", ctx.Err())
+			return fmt.Errorf("create partitions of processed_event: another session is at it: %w", errors.Join(ctx.Err(), err))
 		case <-pause.C:
 		}
 	}

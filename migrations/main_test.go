@@ -1,0 +1,9 @@
+package migrations_test
+
+import (
+	"testing"
+
+	"billing/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }

@@ -1,0 +1,234 @@
+table charge with (fillfactor=50)
+    event_id uuid not null
+    order_id text not null
+    customer_id text not null
+    amount_minor bigint not null
+    currency text not null
+    source text not null
+    client text
+    status text not null default 'requested'::text
+    last_outcome text
+    reason text
+    provider_account text
+    provider_ref text
+    attempts integer not null default 0
+    first_sent_at timestamp with time zone
+    pending_since timestamp with time zone
+    version integer not null default 0
+    holds_order boolean not null default true
+    created_at timestamp with time zone not null default clock_timestamp()
+    updated_at timestamp with time zone not null default clock_timestamp()
+    constraint charge_amount_minor_check CHECK ((amount_minor > 0))
+    constraint charge_check CHECK ((holds_order = (status <> ALL (ARRAY['declined'::text, 'cancelled'::text]))))
+    constraint charge_check1 CHECK (((status <> 'cancelled'::text) OR (first_sent_at IS NULL)))
+    constraint charge_currency_check CHECK ((currency ~ '^[A-Z]{3}$'::text))
+    constraint charge_customer_id_check CHECK ((customer_id <> ''::text))
+    constraint charge_last_outcome_check CHECK ((last_outcome = ANY (ARRAY['succeeded'::text, 'declined'::text, 'pending'::text, 'rejected'::text, 'not_sent'::text, 'unknown'::text])))
+    constraint charge_order_id_check CHECK ((order_id <> ''::text))
+    constraint charge_pkey PRIMARY KEY (event_id)
+    constraint charge_source_check CHECK ((source = ANY (ARRAY['kafka'::text, 'api'::text])))
+    constraint charge_status_check CHECK ((status = ANY (ARRAY['requested'::text, 'succeeded'::text, 'declined'::text, 'parked'::text, 'cancelled'::text])))
+    CREATE UNIQUE INDEX charge_order_key ON public.charge USING btree (order_id) WHERE holds_order
+    CREATE TRIGGER charge_keep_terminal BEFORE UPDATE ON public.charge FOR EACH ROW WHEN (((old.status = ANY (ARRAY['succeeded'::text, 'declined'::text, 'cancelled'::text])) AND ((((((new.status IS DISTINCT FROM old.status) OR (new.event_id IS DISTINCT FROM old.event_id)) OR (new.order_id IS DISTINCT FROM old.order_id)) OR (new.customer_id IS DISTINCT FROM old.customer_id)) OR (new.amount_minor IS DISTINCT FROM old.amount_minor)) OR (new.currency IS DISTINCT FROM old.currency)))) EXECUTE FUNCTION charge_keep_terminal()
+table charge_attempt with (fillfactor=70)
+    event_id uuid not null
+    attempt integer not null
+    started_at timestamp with time zone not null default clock_timestamp()
+    finished_at timestamp with time zone
+    outcome text
+    http_status integer
+    provider_code text
+    provider_ref text
+    detail text
+    constraint charge_attempt_check CHECK (((outcome IS NULL) = (finished_at IS NULL)))
+    constraint charge_attempt_outcome_check CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'declined'::text, 'pending'::text, 'rejected'::text, 'not_sent'::text, 'unknown'::text])))
+    constraint charge_attempt_pkey PRIMARY KEY (event_id, attempt)
+table charge_event with (fillfactor=70)
+    id bigint not null generated always as identity
+    event_id uuid not null
+    version integer
+    announcement_id uuid
+    type text not null
+    from_status text not null
+    to_status text not null
+    reason text
+    actor text not null default 'billing'::text
+    at timestamp with time zone not null default clock_timestamp()
+    published_at timestamp with time zone
+    constraint charge_event_check CHECK (((version IS NULL) = (announcement_id IS NULL)))
+    constraint charge_event_event_id_version_key UNIQUE (event_id, version)
+    constraint charge_event_pkey PRIMARY KEY (id)
+    CREATE TRIGGER charge_event_keep_history BEFORE UPDATE ON public.charge_event FOR EACH ROW WHEN (((old.published_at IS NOT NULL) OR (((((((((new.event_id IS DISTINCT FROM old.event_id) OR (new.version IS DISTINCT FROM old.version)) OR (new.announcement_id IS DISTINCT FROM old.announcement_id)) OR (new.type IS DISTINCT FROM old.type)) OR (new.from_status IS DISTINCT FROM old.from_status)) OR (new.to_status IS DISTINCT FROM old.to_status)) OR (new.reason IS DISTINCT FROM old.reason)) OR (new.actor IS DISTINCT FROM old.actor)) OR (new.at IS DISTINCT FROM old.at)))) EXECUTE FUNCTION charge_event_keep_history()
+table consumer_position with (fillfactor=50)
+    cluster_id text not null
+    consumer_group text not null
+    topic text not null
+    partition integer not null
+    next_offset bigint not null
+    reread_below bigint not null default 0
+    gap text
+    gap_accepted boolean not null default false
+    halted text
+    updated_at timestamp with time zone not null default clock_timestamp()
+    constraint consumer_position_next_offset_check CHECK ((next_offset >= 0))
+    constraint consumer_position_pkey PRIMARY KEY (cluster_id, consumer_group, topic, partition)
+table control
+    name text not null
+    actor text not null
+    reason text not null
+    set_at timestamp with time zone not null default clock_timestamp()
+    constraint control_name_check CHECK ((name = ANY (ARRAY['charging_paused'::text, 'history_lost'::text])))
+    constraint control_pkey PRIMARY KEY (name)
+    constraint control_reason_check CHECK ((reason <> ''::text))
+table dead_letter
+    id bigint not null generated always as identity
+    consumer_group text not null
+    topic text not null
+    partition integer not null
+    offset bigint not null
+    message_time timestamp with time zone not null
+    key bytea
+    value bytea
+    headers bytea[] not null default '{}'::bytea[]
+    reason text not null
+    detail text not null
+    event_id uuid
+    status text not null default 'open'::text
+    resolved_at timestamp with time zone
+    resolved_by text
+    resolved_reason text
+    published_at timestamp with time zone
+    created_at timestamp with time zone not null default clock_timestamp()
+    constraint dead_letter_consumer_group_topic_partition_offset_message_t_key UNIQUE (consumer_group, topic, partition, "offset", message_time)
+    constraint dead_letter_detail_check CHECK ((detail <> ''::text))
+    constraint dead_letter_pkey PRIMARY KEY (id)
+    constraint dead_letter_status_check CHECK ((status = ANY (ARRAY['open'::text, 'replayed'::text, 'discarded'::text])))
+    CREATE INDEX dead_letter_open ON public.dead_letter USING btree (created_at) WHERE (status = 'open'::text)
+table idempotency_key
+    client text not null
+    key text not null
+    request_hash bytea not null
+    event_id uuid not null
+    response_status smallint not null
+    location text not null
+    response_body bytea not null
+    created_at timestamp with time zone not null default clock_timestamp()
+    expires_at timestamp with time zone not null
+    constraint idempotency_key_key_check CHECK (((length(key) >= 1) AND (length(key) <= 255)))
+    constraint idempotency_key_pkey PRIMARY KEY (client, key)
+    constraint idempotency_key_request_hash_check CHECK ((octet_length(request_hash) = 32))
+    CREATE INDEX idempotency_key_expiry ON public.idempotency_key USING btree (expires_at)
+table operator_action
+    id bigint not null generated always as identity
+    action text not null
+    target text not null
+    actor text not null
+    reason text not null
+    at timestamp with time zone not null default clock_timestamp()
+    constraint operator_action_actor_check CHECK ((actor <> ''::text))
+    constraint operator_action_pkey PRIMARY KEY (id)
+    constraint operator_action_reason_check CHECK ((reason <> ''::text))
+table outbox with (fillfactor=70, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0, autovacuum_analyze_threshold=20000)
+    id bigint not null generated always as identity
+    channel text not null
+    status text not null default 'PENDING'::text
+    event_type text not null
+    topic text
+    msg_key bytea
+    headers bytea[]
+    payload bytea
+    event_id uuid
+    version integer
+    dead_letter_id bigint
+    run_at timestamp with time zone not null default clock_timestamp()
+    attempt integer not null default 0
+    created_at timestamp with time zone not null default clock_timestamp()
+    constraint outbox_channel_check CHECK ((channel = ANY (ARRAY['provider'::text, 'kafka'::text])))
+    constraint outbox_check CHECK (((channel <> 'provider'::text) OR ((event_id IS NOT NULL) AND (payload IS NOT NULL))))
+    constraint outbox_check1 CHECK (((channel <> 'kafka'::text) OR (topic IS NOT NULL)))
+    constraint outbox_pkey PRIMARY KEY (id)
+    constraint outbox_status_check CHECK ((status = ANY (ARRAY['PENDING'::text, 'PUBLISHING'::text])))
+    CREATE INDEX outbox_due ON public.outbox USING btree (channel, run_at)
+    CREATE UNIQUE INDEX outbox_provider_charge ON public.outbox USING btree (event_id) WHERE (channel = 'provider'::text)
+view outbox_state
+    channel text
+    event_type text
+    event_id uuid
+    version integer
+    dead_letter_id bigint
+    status text
+    at timestamp with time zone
+    attempt integer
+table processed_event partition by RANGE (event_id)
+    event_id uuid not null
+    consumer_group text not null
+    fingerprint bytea not null
+    duplicate_of uuid
+    processed_at timestamp with time zone not null default clock_timestamp()
+    constraint processed_event_pkey PRIMARY KEY (event_id, consumer_group)
+function billing_create_partitions(retention interval, skew interval) returns integer language plpgsql volatility v security definer set lock_timeout=100ms set search_path=public, pg_temp not for public
+DECLARE
+    day     timestamp;
+    name    text;
+    created integer := 0;
+BEGIN
+    IF retention < interval '1 hour' OR skew < interval '0' OR skew > interval '72 hours' OR retention > interval '400 days' THEN
+        RAISE EXCEPTION 'retention % or skew % is out of bounds', retention, skew USING ERRCODE = '22023';
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('billing_partitions', 0)) THEN
+        RETURN -1;
+    END IF;
+    FOR day IN SELECT generate_series(
+            date_trunc('day', (clock_timestamp() - retention - interval '1 day') AT TIME ZONE 'UTC'),
+            date_trunc('day', (clock_timestamp() + skew + interval '2 days') AT TIME ZONE 'UTC'),
+            interval '1 day')
+    LOOP
+        name := 'processed_event_' || to_char(day, 'YYYYMMDD');
+        CONTINUE WHEN EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                               WHERE i.inhparent = 'processed_event'::regclass AND c.relname = name);
+        EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE processed_event INCLUDING ALL)', name);
+        EXECUTE format('ALTER TABLE processed_event ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name,
+            billing_id_bound(day AT TIME ZONE 'UTC'), billing_id_bound((day + interval '1 day') AT TIME ZONE 'UTC'));
+        created := created + 1;
+    END LOOP;
+    RETURN created;
+END
+function billing_drop_partition(retention interval) returns text language plpgsql volatility v security definer set lock_timeout=100ms set search_path=public, pg_temp not for public
+DECLARE
+    victim text;
+BEGIN
+    IF retention < interval '1 hour' THEN
+        RAISE EXCEPTION 'retention % is out of bounds', retention USING ERRCODE = '22023';
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('billing_partitions', 0)) THEN
+        RETURN NULL;
+    END IF;
+    SELECT c.relname INTO victim
+      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent = 'processed_event'::regclass
+       AND c.relname ~ '^processed_event_[0-9]{8}$'
+       AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' < clock_timestamp() - retention - interval '1 day'
+     ORDER BY c.relname LIMIT 1;
+    IF victim IS NOT NULL THEN
+        EXECUTE format('DROP TABLE %I', victim);
+    END IF;
+    RETURN victim;
+END
+function billing_id_bound(at timestamp with time zone) returns uuid language sql volatility s strict set search_path=pg_catalog
+    SELECT (lpad(to_hex(greatest(floor(extract(epoch FROM at) * 1000), 0)::bigint), 12, '0') || repeat('0', 20))::uuid
+function billing_require(ok boolean, state text, message text) returns boolean language plpgsql volatility v set search_path=pg_catalog
+BEGIN
+    IF ok IS NOT TRUE THEN
+        RAISE EXCEPTION '%', message USING ERRCODE = state;
+    END IF;
+    RETURN true;
+END
+function charge_event_keep_history() returns trigger language plpgsql volatility v set search_path=pg_catalog
+BEGIN
+    RAISE EXCEPTION 'charge_event % is history and cannot change', OLD.id USING ERRCODE = 'BL011';
+END
+function charge_keep_terminal() returns trigger language plpgsql volatility v set search_path=pg_catalog
+BEGIN
+    RAISE EXCEPTION 'charge % is % and cannot change', OLD.event_id, OLD.status
+        USING ERRCODE = 'BL010', HINT = 'succeeded, declined and cancelled charges are final';
+END
