@@ -47,7 +47,7 @@ type Group struct {
 	MaxBytes    int32         // of one fetch, 1 MiB by default
 
 	Dialer    *kafka.Dialer    // for the group's own connections
-	Transport *kafka.Transport // for fetches, metadata and offsets
+	Transport *kafka.Transport // for fetches, metadata and offsets; with no MetadataTopics, or no new topic is seen
 	Decode    func(topic string, partition int32, m usecase.Message) usecase.Delivery
 	Handle    Handler
 	Observer  Observer
@@ -167,7 +167,7 @@ func (g *Group) start(ctx context.Context, gen *kafka.Generation, found topics, 
 			assigned[topic] = append(assigned[topic], p.ID)
 			src := usecase.Source{ClusterID: found.clusterID, Group: g.ID, Topic: topic, Partition: int32(p.ID)} //nolint:gosec // from an int32
 			committed := max(p.Offset, -1)                                                                       // the client writes -2 where nothing is committed
-			gen.Start(func(revoked context.Context) { g.partition(ctx, revoked, gen, src, committed) })
+			gen.Start(func(revoked context.Context) { g.partition(ctx, revoked, gen, src, committed, leave) })
 		}
 		slices.Sort(assigned[topic])
 	}
@@ -177,7 +177,7 @@ func (g *Group) start(ctx context.Context, gen *kafka.Generation, found topics, 
 }
 
 // partition runs the handler of one partition until it is revoked.
-func (g *Group) partition(ctx, revoked context.Context, gen *kafka.Generation, src usecase.Source, committed int64) {
+func (g *Group) partition(ctx, revoked context.Context, gen *kafka.Generation, src usecase.Source, committed int64, leave context.CancelCauseFunc) {
 	// The generation's context ends with an error of its own; handlers shall see a plain cancellation.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -194,6 +194,12 @@ func (g *Group) partition(ctx, revoked context.Context, gen *kafka.Generation, s
 	g.Observer.Assigned(src.Topic, src.Partition)
 	g.handle(life, src, log)
 	log.close()
+	if log.gone {
+		// A generation that just ended would be joined again with the deleted topic, and while one is
+		// missing the client assigns nobody anything.
+		leave(errTopicsChanged)
+		<-revoked.Done()
+	}
 	if life.Err() != nil {
 		<-drained
 		g.drained(src, g.Clock.Now().Sub(drainFrom))
@@ -211,8 +217,8 @@ func (g *Group) handle(ctx context.Context, src usecase.Source, log *Log) {
 			return
 		}
 		g.Log.ErrorContext(ctx, "the partition's handler stopped", "topic", src.Topic, "partition", src.Partition,
-			"error", err, "generation_over", log.over)
-		if !g.Clock.Sleep(ctx, joinPause) || log.over {
+			"error", err, "assignment_over", log.over || log.gone)
+		if !g.Clock.Sleep(ctx, joinPause) || log.over || log.gone {
 			return
 		}
 	}

@@ -519,6 +519,51 @@ func TestADeletedTopicDoesNotTakeTheOthersAway(t *testing.T) {
 	eventually(t, 10*time.Second, "the other is read", func() bool { n, _ := s.count(); return n == 1 })
 }
 
+func TestATopicMadeAnewIsReadFromItsStart(t *testing.T) {
+	t.Parallel()
+	for name, atOnce := range map[string]bool{"at once": true, "later": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEachKafka(t, func(t *testing.T, brokers []string) {
+				t.Helper()
+				topic, other, id := newTopic(t, brokers, 1), newTopic(t, brokers, 1), testkit.UniqueName("group")
+				s := newService()
+				m := newMember(t, brokers, id, s.handle, topic, other).start(t)
+				testkit.Produce(t, brokers, numbered(topic, 1, 5)...)
+				eventually(t, 15*time.Second, "the first topic is read", func() bool {
+					return testkit.CommittedOffset(t, brokers, id, topic, 0) == 5
+				})
+				deleteTopic(t, brokers, topic)
+				if !atOnce {
+					eventually(t, 10*time.Second, "the topic is given up", func() bool { return m.owns() == 1 })
+				}
+				testkit.CreateTopic(t, brokers, topic, 1, nil)
+				testkit.Produce(t, brokers, numbered(topic, 1, 10)...)
+				eventually(t, 30*time.Second, "the new topic is read from its start", func() bool {
+					n, twice := s.count()
+					return n == 10 && twice == 5
+				})
+			})
+		})
+	}
+}
+
+func deleteTopic(t *testing.T, brokers []string, topic string) {
+	t.Helper()
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TopicNames, req.TimeoutMillis = []string{topic}, 5000
+	item := kmsg.NewDeleteTopicsRequestTopic()
+	item.Topic = &topic
+	req.Topics = append(req.Topics, item)
+	answer, err := req.RequestWith(t.Context(), newProducer(t, brokers))
+	if err == nil {
+		err = kerr.ErrorForCode(answer.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		t.Fatalf("delete topic: %v", err)
+	}
+}
+
 func TestTheRealCauseOfRefusedConnectionsIsSaid(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "user", "right"))
@@ -540,6 +585,19 @@ func TestTheRealCauseOfRefusedConnectionsIsSaid(t *testing.T) {
 			m.start(t)
 			eventually(t, 15*time.Second, "the cause is logged", func() bool { return strings.Contains(m.log.String(), tt.want) })
 		})
+	}
+}
+
+func TestStopEndsWhileTheBrokersAreGone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(1, "orders"))
+	m := newMember(t, c.ListenAddrs(), "g", newService().handle, "orders").start(t)
+	eventually(t, 10*time.Second, "the partition is read", func() bool { return m.owns() == 1 })
+	c.Close()
+	eventually(t, 15*time.Second, "the loss is noticed", func() bool { return strings.Contains(m.log.String(), "cannot be joined") })
+	start := time.Now()
+	if err := m.stop(); err != nil || time.Since(start) > 10*time.Second {
+		t.Fatalf("took %s: %v", time.Since(start), err)
 	}
 }
 

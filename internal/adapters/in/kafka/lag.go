@@ -43,8 +43,8 @@ func (g *Group) readLag(ctx context.Context, assigned map[string][]int) error {
 	}
 	for topic, partitions := range ends.Topics {
 		for _, p := range partitions {
-			if p.Error != nil {
-				continue // the leader is moving; the next poll will tell
+			if p.Error != nil || ctx.Err() != nil {
+				continue // the leader is moving, or the partition is not ours any more
 			}
 			next := max(committed[topic][p.Partition], p.FirstOffset)
 			g.Observer.Lag(topic, int32(p.Partition), max(0, p.LastOffset-next)) //nolint:gosec // from an int32

@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 
 	"billing/internal/core/domain"
 	"billing/internal/core/usecase"
 )
+
+// errGone says that the topic is not there any more. When it is made anew it is another log, in which the
+// position means nothing, so the assignment is over: the next one asks for the group's offset again.
+var errGone = fmt.Errorf("the topic is gone: %w", domain.ErrFenced)
 
 const (
 	maxChunkMessages = 500
@@ -50,6 +54,7 @@ type Log struct {
 
 	committed int64 // last offset committed in this assignment, or the one it began with
 	over      bool  // the broker, or a dead connection, ended the assignment
+	gone      bool  // the topic was deleted
 }
 
 // ahead is a chunk fetched in the background.
@@ -60,7 +65,8 @@ type ahead struct {
 }
 
 // Bounds asks the partition's leader for the first offset of the log and for the one behind its last
-// record, committed or not. It waits for at most 5 seconds.
+// record, committed or not. It waits for at most 5 seconds. Errors: domain.ErrFenced when the topic was
+// deleted, domain.ErrOutage.
 func (l *Log) Bounds(ctx context.Context) (usecase.Bounds, error) {
 	var bounds usecase.Bounds
 	err := l.retry(ctx, requestTimeout, func(ctx context.Context) error {
@@ -69,6 +75,7 @@ func (l *Log) Bounds(ctx context.Context) (usecase.Bounds, error) {
 		return err
 	})
 	if err != nil {
+		l.gone = l.gone || errors.Is(err, errGone)
 		return usecase.Bounds{}, fmt.Errorf("read bounds of %s/%d: %w", l.topic, l.partition, err)
 	}
 	return bounds, nil
@@ -98,9 +105,11 @@ func (l *Log) bounds(ctx context.Context) (usecase.Bounds, error) {
 
 // Fetch returns at most 500 committed records, or 1 MiB of them, at or above offset. When there are
 // none it waits for half a second and returns an empty answer. A leader that moved is followed. Errors:
-// usecase.ErrOffsetOutOfRange, ErrCorrupt, domain.ErrOutage when the partition did not answer in time.
+// usecase.ErrOffsetOutOfRange, ErrCorrupt, domain.ErrFenced when the topic was deleted, domain.ErrOutage
+// when the partition did not answer in time.
 func (l *Log) Fetch(ctx context.Context, offset int64) (usecase.Fetched, error) {
 	fetched, err := l.take(ctx, offset)
+	l.gone = l.gone || errors.Is(err, errGone)
 	if err == nil && len(fetched.Deliveries) > 0 {
 		l.fetchAhead(fetched.Next)
 	}
@@ -234,6 +243,9 @@ func (l *Log) retry(ctx context.Context, limit time.Duration, try func(ctx conte
 	defer cancel()
 	for {
 		err := try(limited)
+		if errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, protocol.ErrNoTopic) {
+			return fmt.Errorf("%w: %w", errGone, err)
+		}
 		if err == nil || ctx.Err() != nil || !passes(err) {
 			return err
 		}
@@ -247,45 +259,6 @@ func (l *Log) retry(ctx context.Context, limit time.Duration, try func(ctx conte
 func passes(err error) bool {
 	if code, ok := errors.AsType[kafka.Error](err); ok {
 		return code.Temporary() || code == kafka.ReplicaNotAvailable || code == kafka.BrokerNotAvailable || code == kafka.Unknown
-	}
-	return true
-}
-
-// Commit stores the next offset to read with the generation that the partition was assigned in. It
-// returns domain.ErrFenced when the generation is over; other errors may pass, the same commit can be
-// tried again.
-func (l *Log) Commit(ctx context.Context, next int64) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	err := l.commit(map[string]map[int]int64{l.topic: {int(l.partition): next}})
-	if err == nil {
-		l.committed = next
-		return nil
-	}
-	code, answered := errors.AsType[kafka.Error](err)
-	l.observer.CommitFailed(int(code))
-	if fences(err, code, answered) || l.life.Err() != nil && !answered {
-		l.over = true
-		return fmt.Errorf("commit %s/%d at %d: %w: %w", l.topic, l.partition, next, domain.ErrFenced, err)
-	}
-	return fmt.Errorf("commit %s/%d at %d: %w", l.topic, l.partition, next, err)
-}
-
-// fences reports whether no commit of this generation can succeed any more: the group went on without
-// us, its coordinator moved away from the generation's connection, or that connection is gone for good.
-func fences(err error, code kafka.Error, answered bool) bool {
-	if answered {
-		switch code {
-		case kafka.IllegalGeneration, kafka.UnknownMemberId, kafka.RebalanceInProgress,
-			kafka.NotCoordinatorForGroup, kafka.FencedInstanceID:
-			return true
-		default:
-			return false
-		}
-	}
-	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return false
 	}
 	return true
 }
