@@ -34,9 +34,11 @@ func TestEachTroubleNamesTheNextCommand(t *testing.T) {
 		change    func(o *usecase.Overview)
 		why, next string
 	}{
-		"schema":       {func(o *usecase.Overview) { o.SchemaVersion = 1 }, "version 1", "billing migrate up"},
-		"no day":       {func(o *usecase.Overview) { o.Inbox.HasTomorrow = false }, "partition", "billing migrate up"},
-		"paused":       {func(o *usecase.Overview) { o.Switches = []usecase.SwitchState{{Name: usecase.ChargingPaused, Actor: "ann"}} }, "ann", "billing resume"},
+		"schema": {func(o *usecase.Overview) { o.SchemaVersion = 1 }, "version 1", "billing migrate up"},
+		"no day": {func(o *usecase.Overview) { o.Inbox.HasTomorrow = false }, "partition", "billing migrate up"},
+		"paused": {func(o *usecase.Overview) {
+			o.Switches = []usecase.SwitchState{{Name: usecase.ChargingPaused, Actor: "ann"}}
+		}, "ann", "billing resume"},
 		"history lost": {func(o *usecase.Overview) { o.Switches = []usecase.SwitchState{{Name: usecase.HistoryWasLost}} }, "history_lost", "billing history clear"},
 		"gap": {func(o *usecase.Overview) {
 			o.Partitions[0].Gap, o.Partitions[0].Halted = "beyond the end", "beyond the end"
@@ -51,7 +53,9 @@ func TestEachTroubleNamesTheNextCommand(t *testing.T) {
 		"dead owner": {func(o *usecase.Overview) {
 			o.Outbox[0] = usecase.OutboxCount{Channel: "provider", Status: "PUBLISHING", N: 1, Expired: 1, OldestDue: o.Now.Add(-time.Hour)}
 		}, "owner", "role charger"},
-		"dead letters": {func(o *usecase.Overview) { o.DeadLetters = []usecase.ReasonCount{{Reason: domain.ReasonInvalidJSON, N: 4}} }, "invalid_json", "billing deadletters list"},
+		"dead letters": {func(o *usecase.Overview) {
+			o.DeadLetters = []usecase.ReasonCount{{Reason: domain.ReasonInvalidJSON, N: 4}}
+		}, "invalid_json", "billing deadletters list"},
 	} {
 		o := calm()
 		test.change(&o)
