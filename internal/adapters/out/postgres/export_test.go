@@ -1,8 +1,10 @@
 package postgres
 
+import "embed"
+
 // Names for the tests of this package.
 var (
-	SQLFiles   = sqlFiles
+	SQLFiles   = []embed.FS{sqlFiles, effectFiles}
 	Wrap       = wrap
 	AcceptSQL  = acceptSQL
 	ClaimSQL   = claimChargesSQL
