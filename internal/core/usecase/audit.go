@@ -58,7 +58,7 @@ func Rules() []Rule {
 		{"R14", "dead_letter", WalkDeadLetters, "the copy of a dead letter is published or waits in the outbox"},
 		{"R15", "outbox_target", WalkOutbox, "what a row of the outbox is about exists"},
 		{"R16", RulePositionBeyondLog, WalkPositions, "position and log of a partition meet, or an operator accepted the gap"},
-		{"R17", "effect_charge", WalkEffects, "money that the provider took belongs to a charge that is succeeded, or still being worked on"},
+		{"R17", "effect_charge", WalkEffects, "money that the provider took belongs to a charge that is succeeded, still being worked on, or parked for a person"},
 		{"R18", "effect_content", WalkEffects, "order, amount and currency are the same at the provider"},
 		{"R19", "effect_once", WalkEffects, "the provider took money for an order at most once"},
 		{"R20", "charge_effect", WalkSucceeded, "a succeeded charge of this provider account is a succeeded charge at the provider"},
