@@ -20,6 +20,10 @@ WITH r AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT o.id, r.* FROM outbox o JOIN r ON r.event_id = o.event_id AND r.attempt = o.attempt
      WHERE o.channel = 'provider' AND o.status = 'PUBLISHING' ORDER BY o.id FOR UPDATE OF o
+), closed AS ( -- of charges that nobody claims again
+    UPDATE charge_attempt a SET outcome = 'unknown', finished_at = clock_timestamp(), detail = 'the process that made this attempt never reported'
+      FROM held h WHERE h.status <> 'requested' AND a.event_id = h.event_id AND a.attempt < h.attempt AND a.outcome IS NULL
+       AND NOT EXISTS (SELECT FROM r WHERE r.event_id = a.event_id AND r.attempt = a.attempt)
 ), finished AS (
     DELETE FROM outbox o USING held h WHERE o.id = h.id AND h.status IN ('succeeded', 'declined')
 ), again AS (
