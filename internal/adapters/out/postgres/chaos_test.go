@@ -54,6 +54,7 @@ func TestWorkersWithExpiredLeasesAnnounceEachMoveOnce(t *testing.T) {
 }
 
 func (e env) settled(ctx context.Context, t *testing.T) int {
+	t.Helper()
 	var n int
 	if err := e.pool.QueryRow(ctx, "SELECT count(*) FROM charge WHERE status IN ('succeeded', 'declined')").Scan(&n); err != nil {
 		t.Error(err)

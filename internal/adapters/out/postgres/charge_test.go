@@ -139,9 +139,9 @@ func TestClaimLeasesAndWritesTheAttemptBeforeTheRequest(t *testing.T) {
 func TestOldestDueChargesAreClaimedFirst(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	var ids []uuid.UUID
-	for range 5 {
-		ids = append(ids, e.charge(t))
+	ids := make([]uuid.UUID, 5)
+	for i := range ids {
+		ids[i] = e.charge(t)
 	}
 	for i, id := range ids {
 		e.db.Exec(t, "UPDATE outbox SET run_at = now() - make_interval(secs => $2) WHERE event_id = $1", id, i+1)

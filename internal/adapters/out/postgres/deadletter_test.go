@@ -23,10 +23,10 @@ func TestDeadLetterIsKeptOnceWithOneCopy(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	r := e.reader(t, group, 0)
-	bad := []usecase.Delivery{refused(domain.ReasonInvalidJSON), event("o-1"), refused(domain.ReasonMissingField)}
-	conflict := bad[1]
+	good := event("o-1")
+	conflict := good
 	conflict.Event.Order.CustomerID = "other"
-	bad = append(bad, conflict)
+	bad := []usecase.Delivery{refused(domain.ReasonInvalidJSON), good, refused(domain.ReasonMissingField), conflict}
 	letters := []domain.Reason{domain.ReasonInvalidJSON, domain.ReasonMissingField, domain.ReasonEventIDConflict}
 	want(t, r.take(t, bad...), 1, 0, letters...)
 	// The same offsets are read again, as after a lost commit.

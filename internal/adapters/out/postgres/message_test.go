@@ -1,7 +1,7 @@
 package postgres_test
 
 import (
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -151,7 +151,7 @@ func TestMessagesComeInTheOrderTheyWereWritten(t *testing.T) {
 	r := e.reader(t, group, 0)
 	for i := range 5 {
 		d := refused(domain.ReasonInvalidJSON)
-		d.Message.Value = []byte(fmt.Sprint(i))
+		d.Message.Value = []byte(strconv.Itoa(i))
 		r.take(t, d)
 	}
 	messages, err := e.store.ClaimMessages(t.Context(), 3, lease)
@@ -159,7 +159,7 @@ func TestMessagesComeInTheOrderTheyWereWritten(t *testing.T) {
 		t.Fatalf("%d messages: %v", len(messages), err)
 	}
 	for i, m := range messages {
-		if string(m.Value) != fmt.Sprint(i) {
+		if string(m.Value) != strconv.Itoa(i) {
 			t.Errorf("message %d is %s", i, m.Value)
 		}
 	}

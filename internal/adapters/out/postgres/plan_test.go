@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -69,7 +68,7 @@ func TestClaimsStayCheapWhateverTheBacklog(t *testing.T) {
 	t.Parallel()
 	const limit = 10
 	for _, backlog := range []int{10, 100_000} {
-		t.Run(fmt.Sprint(backlog), func(t *testing.T) {
+		t.Run(strconv.Itoa(backlog), func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
 			e.fill(t, backlog) // without ANALYZE: statistics are always stale when a backlog arrives

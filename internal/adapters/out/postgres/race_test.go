@@ -234,9 +234,9 @@ func TestAcceptRacesDecline(t *testing.T) {
 	for i := range consumers {
 		r := e.reader(t, group, int32(i))
 		wg.Go(func() {
-			var all []usecase.Delivery
-			for range rounds {
-				all = append(all, event("o-1"))
+			all := make([]usecase.Delivery, rounds)
+			for i := range all {
+				all[i] = event("o-1")
 			}
 			counts[i], errs[i] = r.takeAll(t.Context(), all)
 		})
