@@ -68,9 +68,9 @@ type slow struct {
 
 func (p *slow) Capabilities() usecase.Capabilities { return usecase.Capabilities{Lookup: true} }
 
-func (p *slow) Charge(context.Context, uuid.UUID, []byte, domain.Order, string) domain.Answer {
+func (p *slow) Charge(ctx context.Context, _ uuid.UUID, _ []byte, _ domain.Order, _ string) domain.Answer {
 	p.count(1)
-	time.Sleep(p.takes)
+	worker.Clock{}.Sleep(ctx, p.takes)
 	p.count(-1)
 	return domain.Answer{Outcome: domain.Succeeded}
 }
@@ -151,7 +151,7 @@ func TestAStopFinishesWhatIsInFlightAndGivesTheRestBack(t *testing.T) {
 		q, p := &queue{due: 100}, &slow{takes: 5 * time.Second}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			time.Sleep(time.Second)
+			worker.Clock{}.Sleep(ctx, time.Second)
 			cancel()
 		}()
 		start := time.Now()
@@ -182,7 +182,7 @@ func TestAnOutcomeSurvivesADatabaseThatIsAway(t *testing.T) {
 		q, p := &queue{due: 3, fail: 10}, &slow{takes: time.Millisecond}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			time.Sleep(500 * time.Millisecond)
+			worker.Clock{}.Sleep(ctx, 500*time.Millisecond)
 			cancel() // while the database is still away
 		}()
 		if err := newCharger(q, p).Run(ctx); err != nil {

@@ -62,7 +62,7 @@ func TestASignalWakesAnIdleLoopAtOnce(t *testing.T) {
 			},
 		}
 		go func() {
-			time.Sleep(time.Second)
+			worker.Clock{}.Sleep(ctx, time.Second)
 			signal.Set()
 			signal.Set() // is kept once and blocks nobody
 		}()

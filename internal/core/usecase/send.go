@@ -176,8 +176,13 @@ func (s Send) stillPending(c Claim, a domain.Answer) Settlement {
 	return settlement
 }
 
+// backoff grows with the attempts of a charge, and for look-ups, which make none, with its claims.
 func (s Send) backoff(c Claim, a domain.Answer) time.Duration {
-	return max(s.Backoff.Delay(int(c.Tries), s.Random()), a.RetryAfter)
+	n := c.Tries
+	if c.Step == StepLookup {
+		n = c.Attempt
+	}
+	return max(s.Backoff.Delay(int(n), s.Random()), a.RetryAfter)
 }
 
 // again leaves the charge requested, due after delay.

@@ -136,6 +136,18 @@ func TestEveryAnswerHasItsMeaning(t *testing.T) {
 	}
 }
 
+func TestLookUpsOfASilentProviderSlowDown(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	s := newSend(&provider{caps: withLookup, lookup: domain.Answer{Outcome: domain.Unknown, Cause: domain.CauseTimeout}}, c)
+	claim := newClaim(c, usecase.StepLookup)
+	first := s.Do(t.Context(), claim).Delay
+	claim.Attempt = 9
+	if later := s.Do(t.Context(), claim).Delay; later <= first {
+		t.Errorf("pause %s after many look-ups, %s after the first", later, first)
+	}
+}
+
 func TestNothingIsSentWhenTheLeaseIsTooShort(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]func(*usecase.Claim){
