@@ -24,9 +24,16 @@ help: ## Show this help
 build: ## Build the service, the demo and the simulator into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 
+# The demo itself is what make waits for and what gets its signals: under `go run` a SIGTERM would miss it.
+DEMO = CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/demo ./cmd/demo && exec $(BIN)/demo --events $(DEMO_EVENTS) --kafka $(KAFKA)
+
 .PHONY: demo
 demo: ## See it work: orders, faults, a kill, and the audit (DEMO_EVENTS=2000, KAFKA=kfake or apache)
-	$(GO) run ./cmd/demo --events $(DEMO_EVENTS) --kafka $(KAFKA)
+	@$(DEMO)
+
+.PHONY: demo-stay
+demo-stay: ## The same, and leave it running to look around until Ctrl-C
+	@$(DEMO) --stay
 
 .PHONY: test
 test: ## Run all tests on real PostgreSQL and Apache Kafka
