@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
 
+	httpin "billing/internal/adapters/in/http"
 	kafkain "billing/internal/adapters/in/kafka"
 	kafkaout "billing/internal/adapters/out/kafka"
 	"billing/internal/adapters/out/payment"
@@ -170,4 +172,26 @@ func kafkaLogin(cfg Config) (sasl.Mechanism, error) {
 		return scram.Mechanism(scram.SHA512, user, password)
 	}
 	return nil, nil //nolint:nilnil // no login is asked for
+}
+
+// kafkaCheck is shown in /readyz and never fails it: a rebalance must not take the API away.
+func (s *service) kafkaCheck() (httpin.Check, func(), error) {
+	_, transport, err := kafkaConnections(s.cfg)
+	if err != nil {
+		return httpin.Check{}, nil, err
+	}
+	client := &kafka.Client{Addr: kafka.TCP(s.cfg.KafkaBrokers...), Transport: transport, Timeout: time.Second}
+	check := httpin.Check{Name: "kafka", Run: func(ctx context.Context) (string, error) {
+		answer, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: s.cfg.KafkaTopics})
+		if err != nil {
+			return "", errors.New("unreachable") // the cause is in the log of the part that needs it
+		}
+		for _, topic := range answer.Topics {
+			if topic.Error != nil {
+				return "", fmt.Errorf("topic %s: %w", topic.Name, topic.Error)
+			}
+		}
+		return fmt.Sprintf("%d brokers reachable", len(answer.Brokers)), nil
+	}}
+	return check, transport.CloseIdleConnections, nil
 }

@@ -60,7 +60,7 @@ func newService(ctx context.Context, cfg Config, log *slog.Logger) (*service, er
 		return nil, fmt.Errorf("register liveness: %w", err)
 	}
 	s.gate = &usecase.Gate{Clock: s.clock, Random: rand.Float64, Backoff: domain.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}, Limiter: newLimiter(cfg.ProviderRate)}
-	queueConns := max(cfg.DatabaseMaxConns/4, 2)
+	queueConns := min(cfg.DatabaseMaxConns/2, 8)
 	var err error
 	s.queuePool, err = postgres.NewPool(ctx, string(cfg.DatabaseURL), postgres.PoolOptions{MaxConns: queueConns, ApplicationName: "billing-queue", CustomPlans: true})
 	if err != nil {
@@ -91,12 +91,17 @@ func (s *service) run(ctx context.Context) error {
 		return err
 	}
 	defer closeParts()
+	checks, closeChecks, err := s.checks(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeChecks()
 	opsCtx, stopOps := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopOps()
 	ctx, stopWork := context.WithCancel(ctx)
 	defer stopWork()
 	ops, opsCtx := errgroup.WithContext(opsCtx)
-	for _, p := range s.opsParts(ctx) {
+	for _, p := range s.opsParts(checks) {
 		ops.Go(func() error {
 			defer stopWork() // without its operations port a process must not work unseen
 			return p.run(opsCtx)
@@ -123,10 +128,8 @@ func (s *service) run(ctx context.Context) error {
 }
 
 // opsParts are the listeners that also answer while the service starts and stops.
-func (s *service) opsParts(ctx context.Context) []part {
-	ops := httpin.Ops{
-		Addr: s.cfg.OpsAddr, Gatherer: s.registry, Liveness: s.liveness, Log: s.log, Checks: s.checks(ctx),
-	}
+func (s *service) opsParts(checks []httpin.Check) []part {
+	ops := httpin.Ops{Addr: s.cfg.OpsAddr, Gatherer: s.registry, Liveness: s.liveness, Log: s.log, Checks: checks}
 	list := []part{{"ops", ops.Run}}
 	if s.cfg.PprofAddr != "" {
 		list = append(list, part{"pprof", httpin.Pprof{Addr: s.cfg.PprofAddr, Log: s.log}.Run})
@@ -135,8 +138,9 @@ func (s *service) opsParts(ctx context.Context) []part {
 }
 
 // checks are the lines of /readyz: database and schema decide, the rest is shown.
-func (s *service) checks(serving context.Context) []httpin.Check {
-	return []httpin.Check{
+func (s *service) checks(serving context.Context) (list []httpin.Check, closeChecks func(), err error) {
+	closeChecks = func() {}
+	list = []httpin.Check{
 		{Name: "serving", Critical: true, Run: func(context.Context) (string, error) {
 			if serving.Err() != nil {
 				return "", errors.New("stopping")
@@ -157,6 +161,14 @@ func (s *service) checks(serving context.Context) []httpin.Check {
 			return "open", nil
 		}},
 	}
+	if s.cfg.Roles.Has(RoleConsumer, RoleRelay) {
+		check, closeCheck, err := s.kafkaCheck()
+		if err != nil {
+			return nil, nil, err
+		}
+		list, closeChecks = append(list, check), closeCheck
+	}
+	return list, closeChecks, nil
 }
 
 func (s *service) checkSchema(ctx context.Context) (string, error) {

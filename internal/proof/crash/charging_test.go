@@ -250,6 +250,9 @@ func TestADatabaseOutageIsWaitedFor(t *testing.T) {
 	if status, body := r.get(t, p, "/livez"); status != http.StatusOK {
 		t.Errorf("/livez is %d during an outage: %s", status, body)
 	}
+	if _, body := r.get(t, p, "/readyz"); !strings.Contains(body, "brokers reachable") {
+		t.Errorf("/readyz does not show Kafka: %s", body)
+	}
 	if err := proxy.Resume(); err != nil {
 		t.Fatal(err)
 	}
