@@ -41,6 +41,9 @@ CREATE TABLE charge (
     CHECK (status <> 'cancelled' OR first_sent_at IS NULL)
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX charge_order_key ON charge (order_id) WHERE holds_order;
+-- For the lists of the API. Neither takes an entry when an event is charged, nor keeps a settle from being HOT.
+CREATE INDEX charge_order_past ON charge (order_id) WHERE NOT holds_order;
+CREATE INDEX charge_client ON charge (client, event_id) WHERE client IS NOT NULL;
 
 -- The journal of calls that may take money: the row exists before the request is sent.
 CREATE TABLE charge_attempt (
@@ -125,6 +128,8 @@ CREATE INDEX dead_letter_open ON dead_letter (created_at) WHERE status = 'open';
 
 -- The next offset of each partition, written in the transaction of the batch that ends there.
 -- reread_below marks what a restored database must read again: events below it may have been charged.
+-- halted_by is the version whose dead-letter brake halted it; pass_below marks what an operator released (-1: all that is there).
+-- topic_retention_ms is how long the topic keeps messages: 0 not known, negative without limit.
 CREATE TABLE consumer_position (
     cluster_id     text        NOT NULL,
     consumer_group text        NOT NULL,
@@ -135,7 +140,10 @@ CREATE TABLE consumer_position (
     gap            text,
     gap_accepted   boolean     NOT NULL DEFAULT false,
     halted         text,
+    halted_by      text,
+    pass_below     bigint      NOT NULL DEFAULT 0,
     updated_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    topic_retention_ms bigint  NOT NULL DEFAULT 0,
     PRIMARY KEY (cluster_id, consumer_group, topic, partition)
 ) WITH (fillfactor = 50);
 

@@ -28,6 +28,8 @@ table charge with (fillfactor=50)
     constraint charge_pkey PRIMARY KEY (event_id)
     constraint charge_source_check CHECK ((source = ANY (ARRAY['kafka'::text, 'api'::text])))
     constraint charge_status_check CHECK ((status = ANY (ARRAY['requested'::text, 'succeeded'::text, 'declined'::text, 'parked'::text, 'cancelled'::text])))
+    CREATE INDEX charge_client ON public.charge USING btree (client, event_id) WHERE (client IS NOT NULL)
+    CREATE INDEX charge_order_past ON public.charge USING btree (order_id) WHERE (NOT holds_order)
     CREATE UNIQUE INDEX charge_order_key ON public.charge USING btree (order_id) WHERE holds_order
     CREATE TRIGGER charge_keep_terminal BEFORE UPDATE ON public.charge FOR EACH ROW WHEN (((old.status = ANY (ARRAY['succeeded'::text, 'declined'::text, 'cancelled'::text])) AND ((((((new.status IS DISTINCT FROM old.status) OR (new.event_id IS DISTINCT FROM old.event_id)) OR (new.order_id IS DISTINCT FROM old.order_id)) OR (new.customer_id IS DISTINCT FROM old.customer_id)) OR (new.amount_minor IS DISTINCT FROM old.amount_minor)) OR (new.currency IS DISTINCT FROM old.currency)))) EXECUTE FUNCTION charge_keep_terminal()
 table charge_attempt with (fillfactor=70)
@@ -69,7 +71,10 @@ table consumer_position with (fillfactor=50)
     gap text
     gap_accepted boolean not null default false
     halted text
+    halted_by text
+    pass_below bigint not null default 0
     updated_at timestamp with time zone not null default clock_timestamp()
+    topic_retention_ms bigint not null default 0
     constraint consumer_position_next_offset_check CHECK ((next_offset >= 0))
     constraint consumer_position_pkey PRIMARY KEY (cluster_id, consumer_group, topic, partition)
 table control

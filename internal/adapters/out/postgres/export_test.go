@@ -10,4 +10,7 @@ var (
 	ClaimSQL   = claimChargesSQL
 	MessageSQL = claimMessagesSQL
 	SettleSQL  = settleChargesSQL
+	ListSQL    = map[string]string{
+		"all": apiListAllSQL, "client": apiListClientSQL, "waiting": apiListWaitingSQL, "order": apiListOrderSQL,
+	}
 )
