@@ -62,7 +62,7 @@ type groupObserver struct{ *observe.Metrics }
 func (o groupObserver) AbortedRecords(_ string, _ int32, n int) { o.Metrics.AbortedRecords(n) }
 
 // Drained implements the Kafka adapter's Observer.
-func (o groupObserver) Drained(d time.Duration) { o.Metrics.DrainSeconds(d.Seconds()) }
+func (o groupObserver) Drained(d time.Duration) { o.DrainSeconds(d.Seconds()) }
 
 // countMessages exports what a transaction of the consumer did.
 func countMessages(m *observe.Metrics, now func() time.Time, src usecase.Source, c usecase.Counts) {

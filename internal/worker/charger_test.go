@@ -103,6 +103,7 @@ func (noBytes) Request(domain.Order) ([]byte, error) { return nil, nil }
 func (noBytes) Announcement(domain.Announcement, string) (usecase.OutboxMessage, error) {
 	return usecase.OutboxMessage{}, nil
 }
+
 func (noBytes) DeadLetter(usecase.DeadLetter) (usecase.OutboxMessage, error) {
 	return usecase.OutboxMessage{}, nil
 }

@@ -39,6 +39,14 @@ func (b *inbox) PutPosition(_ context.Context, _ usecase.Source, p usecase.Posit
 	return nil
 }
 
+func (b *inbox) HaltPartition(_ context.Context, _ usecase.Source, next int64, reason, build string) error {
+	if b.position.Next != next || b.position.Halted != "" {
+		return domain.ErrFenced
+	}
+	b.position.Halted, b.position.HaltedBy, b.position.PassBelow = reason, build, 0
+	return nil
+}
+
 func (b *inbox) MarkHistoryLost(_ context.Context, reason string) error {
 	b.lost = append(b.lost, reason)
 	return nil
@@ -192,7 +200,7 @@ func TestOnePoisonMessageIsSetAsideAndTheOthersAreAccepted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newInbox()
-			var deliveries []usecase.Delivery
+			deliveries := make([]usecase.Delivery, 0, 9)
 			for i := range 9 {
 				deliveries = append(deliveries, confirmed(int64(i), byte(i+1)))
 			}
