@@ -29,12 +29,12 @@ func (s *service) charger() (part, func(), error) {
 	codec := s.codec()
 	beat := s.liveness.Register("charger")
 	c := &worker.Charger{
-		Queue: s.queue,
+		Queue: tapCharges(s.queue),
 		Send: usecase.Send{
-			Provider: provider, Gate: s.gate, Codec: codec, Clock: s.clock, Random: rand.Float64, IDs: newID,
+			Provider: tapProvider(provider), Gate: s.gate, Codec: codec, Clock: s.clock, Random: rand.Float64, IDs: newID,
 			Backoff: retry, Lease: s.cfg.ChargeLease, Timeout: s.cfg.ProviderTimeout, PendingMax: s.cfg.PendingMax,
 		},
-		Settle:      usecase.Settle{Queue: s.queue, Codec: codec, IDs: newID},
+		Settle:      usecase.Settle{Queue: tapCharges(s.queue), Codec: codec, IDs: newID},
 		Gate:        s.gate,
 		Rules:       usecase.ClaimRules{Account: s.cfg.ProviderAccount, Lease: s.cfg.ChargeLease, KeyWindow: s.cfg.ProviderKeyWindow},
 		Concurrency: s.cfg.ProviderConcurrency, Ahead: 2 * s.cfg.ProviderConcurrency,

@@ -67,7 +67,7 @@ func (s *service) handler(writeTimeout time.Duration) kafkain.Handler {
 		reason := ""
 		p := usecase.Partition{
 			Accept: usecase.Accept{
-				Inbox: s.inbox, Codec: s.codec(), Limits: usecase.Limits{Retention: s.cfg.Retention, Skew: s.cfg.ClockSkew},
+				Inbox: tapInbox(s.inbox), Codec: s.codec(), Limits: usecase.Limits{Retention: s.cfg.Retention, Skew: s.cfg.ClockSkew},
 			},
 			Clock: s.clock, Random: rand.Float64, Backoff: domain.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second},
 			Tries: 3, WriteTimeout: writeTimeout, OperatorPoll: 2 * time.Second,
@@ -83,7 +83,7 @@ func (s *service) handler(writeTimeout time.Duration) kafkain.Handler {
 				}
 			},
 		}
-		return p.Run(ctx, src, log, committed)
+		return p.Run(ctx, src, tapLog(log), committed)
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *service) relay() (part, func(), error) {
 	writer := kafkaout.NewWriter(s.cfg.KafkaBrokers, transport)
 	beat := s.liveness.Register("relay")
 	relay := usecase.Relay{
-		Queue: s.queue, Publisher: writer, Backoff: domain.Backoff{Min: 200 * time.Millisecond, Max: 30 * time.Second},
+		Queue: tapMessages(s.queue), Publisher: tapPublisher(writer), Backoff: domain.Backoff{Min: 200 * time.Millisecond, Max: 30 * time.Second},
 		Random: rand.Float64, Limit: 500, Lease: s.cfg.RelayLease, Timeout: min(s.cfg.RelayLease, 20*time.Second) - 2*time.Second,
 	}
 	loop := worker.Loop{
