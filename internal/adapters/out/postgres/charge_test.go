@@ -379,6 +379,35 @@ func TestUnsentAttemptClearsOnlyItsOwnStamp(t *testing.T) {
 	e.wantState(t, id, "requested not_sent 0 1=not_sent,2=not_sent,3=unknown,4=not_sent")
 }
 
+// An operator's retry opens a new window of a charge that was sent: another account must still never send it.
+func TestUnsentAttemptOfANewWindowKeepsTheAccount(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	id := e.charge(t)
+	e.write(t, 0, settlement(e.claim(t), domain.Unknown, domain.StatusRequested))
+	e.db.Exec(t, "UPDATE charge SET first_sent_at = NULL")
+	e.expire(t)
+	e.write(t, 0, settlement(e.claim(t), domain.NotSent, domain.StatusRequested))
+	e.count(t, 1, "SELECT count(*) FROM charge WHERE event_id = $1 AND first_sent_at IS NULL AND provider_account = $2", id, account)
+}
+
+func TestClaimPassesOverWhatOthersHold(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	held, free := e.charge(t), e.charge(t)
+	holder, err := e.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holder.Rollback(t.Context()) }()
+	if _, err := holder.Exec(t.Context(), "SELECT 1 FROM outbox WHERE event_id = $1 FOR UPDATE", held); err != nil {
+		t.Fatal(err)
+	}
+	if c := e.claim(t); c.EventID != free {
+		t.Fatalf("claimed %s", c.EventID)
+	}
+}
+
 func TestClaimDecidesTheStep(t *testing.T) {
 	t.Parallel()
 	hours := func(h float64) string {
@@ -392,21 +421,26 @@ func TestClaimDecidesTheStep(t *testing.T) {
 		step  usecase.Step
 		post  bool // PostFor is positive
 	}{
-		"new":                             {0, "", false, rules, usecase.StepPost, true},
-		"new, history lost":               {0, "", true, rules, usecase.StepPost, true},
-		"inside the window":               {0, hours(11.9), false, rules, usecase.StepPost, true},
-		"window over":                     {0, hours(12.1), false, rules, usecase.StepLookup, false},
-		"never sent, old id":              {13 * time.Hour, "", false, rules, usecase.StepLookupPost, true},
-		"never sent, id inside":           {11 * time.Hour, "", false, rules, usecase.StepPost, true},
-		"sent, old id, inside the window": {48 * time.Hour, hours(1), false, rules, usecase.StepPost, true},
-		"pending":                         {0, hours(1) + ", pending_since = clock_timestamp()", false, rules, usecase.StepLookup, true},
-		"sent for this account":           {0, hours(1) + ", provider_account = 'default'", false, rules, usecase.StepPost, true},
-		"sent for another account":        {0, hours(1) + ", provider_account = 'other'", false, rules, usecase.StepPark, true},
-		"pending at another account":      {0, hours(1) + ", pending_since = now(), provider_account = 'other'", false, rules, usecase.StepPark, true},
-		"window 0, sent":                  {0, hours(0), false, usecase.ClaimRules{Account: account, Lease: lease}, usecase.StepLookup, true},
-		"api":                             {0, "source = 'api'", false, rules, usecase.StepPost, true},
-		"api, history lost":               {0, "source = 'api'", true, rules, usecase.StepLookupPost, true},
-		"api, sent, history lost":         {0, hours(1) + ", source = 'api'", true, rules, usecase.StepPost, true},
+		"new":                                     {0, "", false, rules, usecase.StepPost, true},
+		"new, history lost":                       {0, "", true, rules, usecase.StepPost, true},
+		"inside the window":                       {0, hours(11.9), false, rules, usecase.StepPost, true},
+		"window over":                             {0, hours(12.1), false, rules, usecase.StepLookup, false},
+		"never sent, old id":                      {13 * time.Hour, "", false, rules, usecase.StepLookupPost, true},
+		"never sent, id inside":                   {11 * time.Hour, "", false, rules, usecase.StepPost, true},
+		"sent, old id, inside the window":         {48 * time.Hour, hours(1), false, rules, usecase.StepLookupPost, true},
+		"sent, id young at its first send":        {14 * time.Hour, hours(11), false, rules, usecase.StepPost, true},
+		"never sent, id ahead, accepted long ago": {-20 * time.Hour, "created_at = now() - interval '13 hours'", false, rules, usecase.StepLookupPost, true},
+		"api, accepted long ago":                  {0, "source = 'api', created_at = now() - interval '13 hours'", false, rules, usecase.StepLookupPost, true},
+		"api, sent long after":                    {0, hours(1) + ", source = 'api', created_at = now() - interval '20 hours'", false, rules, usecase.StepLookupPost, true},
+		"window 0, not sent":                      {0, "", false, usecase.ClaimRules{Account: account, Lease: lease}, usecase.StepLookupPost, true},
+		"pending":                                 {0, hours(1) + ", pending_since = clock_timestamp()", false, rules, usecase.StepLookup, true},
+		"sent for this account":                   {0, hours(1) + ", provider_account = 'default'", false, rules, usecase.StepPost, true},
+		"sent for another account":                {0, hours(1) + ", provider_account = 'other'", false, rules, usecase.StepPark, true},
+		"pending at another account":              {0, hours(1) + ", pending_since = now(), provider_account = 'other'", false, rules, usecase.StepPark, true},
+		"window 0, sent":                          {0, hours(0), false, usecase.ClaimRules{Account: account, Lease: lease}, usecase.StepLookup, true},
+		"api":                                     {0, "source = 'api'", false, rules, usecase.StepPost, true},
+		"api, history lost":                       {0, "source = 'api'", true, rules, usecase.StepLookupPost, true},
+		"api, sent, history lost":                 {0, hours(1) + ", source = 'api'", true, rules, usecase.StepPost, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -432,6 +466,20 @@ func TestClaimDecidesTheStep(t *testing.T) {
 			}
 			e.count(t, n, "SELECT count(*) FROM charge_attempt WHERE event_id = $1 AND outcome IS NULL", id)
 		})
+	}
+}
+
+// The owner that set the stamp may have died before it looked: what an older life of the database sent is not
+// sent again by the next owner either.
+func TestAnOldChargeIsLookedUpAgainAfterItsOwnerDied(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.chargeAt(t, time.Now().Add(-13*time.Hour))
+	for range 2 {
+		if c := e.claim(t); c.Step != usecase.StepLookupPost {
+			t.Fatalf("%+v", c)
+		}
+		e.expire(t)
 	}
 }
 
