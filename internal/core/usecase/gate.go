@@ -46,10 +46,12 @@ type Gate struct {
 
 	mu       sync.Mutex
 	closed   GateState // unauthorized, rejecting or failing; empty when open
+	closedAt time.Time
 	probing  bool
 	failures int // probes that did not pass
 	probeAt  time.Time
 	until    time.Time // the provider's hint
+	hintedAt time.Time // when it came
 	rejected map[uuid.UUID]struct{}
 	silent   map[uuid.UUID]struct{}
 }
@@ -97,7 +99,19 @@ func (g *Gate) probes() int {
 	return 1
 }
 
-// Unused gives back the permission to probe when there was no charge to probe with.
+// Pass reports whether a charge that was claimed at an instant may still be sent. What was claimed for an
+// open gate and is not on the wire yet has to wait when the gate has closed since.
+func (g *Gate) Pass(claimedAt time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed != "" && g.closedAt.After(claimedAt) {
+		return false
+	}
+	return !g.hintedAt.After(claimedAt) || !g.until.After(g.Clock.Now())
+}
+
+// Unused gives back the permission to probe when there was no charge to probe with, or the provider was
+// not asked about the one that there was.
 func (g *Gate) Unused() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,15 +137,12 @@ func (g *Gate) Report(id uuid.UUID, a domain.Answer) (park bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.Clock.Now()
-	if a.RetryAfter > 0 {
-		if until := now.Add(a.RetryAfter); until.After(g.until) {
-			g.until = until
-		}
-	}
+	g.hint(a, now)
 	wasClosed := g.closed != ""
 	switch a.Outcome {
 	case domain.Succeeded, domain.Declined, domain.Pending:
 		g.open()
+		clear(g.rejected)
 		return true
 	case domain.Rejected:
 		g.rejected = note(g.rejected, id)
@@ -158,18 +169,31 @@ func (g *Gate) Report(id uuid.UUID, a domain.Answer) (park bool) {
 	return !wasClosed
 }
 
-// ReportLookup tells the gate what a look-up brought: a charge that was found shows that the provider
-// takes our word again; anything else only ends a probe.
+// ReportLookup tells the gate what a look-up brought: a charge that was found shows that the provider can
+// be reached and takes our word again. It says nothing of a provider that rejects requests, so it neither
+// interrupts a row of rejections nor opens a gate that they closed; then another charge may probe.
 func (g *Gate) ReportLookup(a domain.Answer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	now := g.Clock.Now()
+	g.hint(a, now)
+	found := a.Outcome == domain.Succeeded || a.Outcome == domain.Declined || a.Outcome == domain.Pending
 	switch {
-	case a.Outcome == domain.Succeeded, a.Outcome == domain.Declined, a.Outcome == domain.Pending:
+	case found && g.closed == GateRejecting:
+		g.probing = false
+	case found:
 		g.open()
 	case a.Cause == domain.CauseUnauthorized:
-		g.shut(GateUnauthorized, g.Clock.Now())
+		g.shut(GateUnauthorized, now)
 	case g.closed != "":
-		g.shut(g.closed, g.Clock.Now())
+		g.shut(g.closed, now)
+	}
+}
+
+// hint keeps the provider's word when to come back, which holds for every charge.
+func (g *Gate) hint(a domain.Answer, now time.Time) {
+	if until := now.Add(a.RetryAfter); a.RetryAfter > 0 && until.After(g.until) {
+		g.until, g.hintedAt = until, now
 	}
 }
 
@@ -182,7 +206,6 @@ func (g *Gate) noteSilent(id uuid.UUID, now time.Time) {
 
 func (g *Gate) open() {
 	g.closed, g.probing, g.failures = "", false, 0
-	clear(g.rejected)
 	clear(g.silent)
 }
 
@@ -191,6 +214,9 @@ func (g *Gate) open() {
 func (g *Gate) shut(why GateState, now time.Time) {
 	if g.closed != "" && !g.probing {
 		return
+	}
+	if g.closed == "" {
+		g.closedAt = now
 	}
 	g.closed, g.probing = why, false
 	g.failures++

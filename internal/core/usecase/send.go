@@ -33,17 +33,22 @@ type Send struct {
 func (s Send) Do(ctx context.Context, c Claim) Settlement {
 	ctx = context.WithoutCancel(ctx)
 	canAsk := s.Provider.Capabilities().Lookup
+	if !s.Gate.Pass(c.ClaimedAt) {
+		return s.Release(c)
+	}
 	switch c.Step {
 	case StepPark:
-		return s.finish(c, domain.Answer{Outcome: c.LastOutcome}, domain.StatusParked, string(domain.ParkProviderChanged))
+		return s.park(c, domain.Answer{Outcome: c.LastOutcome}, domain.ParkProviderChanged)
 	case StepLookup:
 		if !canAsk {
-			return s.finish(c, domain.Answer{Outcome: c.LastOutcome}, domain.StatusParked, string(domain.ParkOutcomeUnknown))
+			return s.park(c, domain.Answer{Outcome: c.LastOutcome}, domain.ParkOutcomeUnknown)
 		}
 		return s.afterLookup(c, s.lookup(ctx, c))
 	case StepLookupPost:
 		if !canAsk && c.HistoryLost {
-			return s.finish(c, notSent(c), domain.StatusParked, string(domain.ParkHistoryLost))
+			settlement := s.park(c, notSent(), domain.ParkHistoryLost)
+			settlement.ClearStamp = false // another life may have sent it: nobody may cancel it as never sent
+			return settlement
 		}
 		if canAsk {
 			if settlement, done := s.lookBefore(ctx, c); done {
@@ -55,16 +60,22 @@ func (s Send) Do(ctx context.Context, c Claim) Settlement {
 	return s.post(ctx, c, canAsk)
 }
 
-// Release gives a claim back unused: the process stops, or it is too late to send.
+// park ends the automatic work on a charge without asking the provider.
+func (s Send) park(c Claim, a domain.Answer, why domain.ParkReason) Settlement {
+	s.Gate.Unused()
+	return s.finish(c, a, domain.StatusParked, string(why))
+}
+
+// Release gives a claim back unused: the process stops, the gate has closed, or it is too late to send.
 func (s Send) Release(c Claim) Settlement {
-	a := notSent(c)
+	a := notSent()
 	if !c.Journaled {
 		a.Outcome = c.LastOutcome
 	}
 	return s.again(c, a, 0)
 }
 
-func notSent(Claim) domain.Answer {
+func notSent() domain.Answer {
 	return domain.Answer{Outcome: domain.NotSent, Cause: domain.CauseReleased, Detail: "given back without a request"}
 }
 
@@ -76,7 +87,8 @@ func (s Send) lookBefore(ctx context.Context, c Claim) (Settlement, bool) {
 		return Settlement{}, false
 	}
 	if a.Outcome == domain.Unknown {
-		released := notSent(c)
+		s.Gate.ReportLookup(a)
+		released := notSent()
 		released.Detail = "look-up before the first request brought no answer: " + a.Detail
 		return s.again(c, released, s.backoff(c, a)), true
 	}
@@ -93,6 +105,7 @@ func (s Send) lookup(ctx context.Context, c Claim) domain.Answer {
 // post sends the request, if it still may.
 func (s Send) post(ctx context.Context, c Claim, canAsk bool) Settlement {
 	if !s.mayPost(c) {
+		s.Gate.Unused()
 		return s.Release(c)
 	}
 	a := s.Provider.Charge(ctx, c.EventID, c.Request, c.Order, c.Traceparent)
