@@ -1,8 +1,10 @@
 -- Leases due charges, says what each may be used for, and writes the attempt rows of those that may be
--- sent, in one statement. Every decision is made on the database's clock.
+-- sent, in one statement. Every decision is made on the database's clock. A charge that was half a key window
+-- old at its first send may have been sent in a life that this database does not remember: it is looked up before
+-- each request, because the owner that set the stamp may have died before its own look-up.
 -- $1 limit $2 lease in seconds $3 provider account $4 half of the key window in seconds
 WITH clock AS MATERIALIZED (
-    SELECT now, billing_id_bound(now - make_interval(secs => $4::float8)) AS half_window_ago,
+    SELECT now, now - make_interval(secs => $4::float8) AS half_window_ago, billing_id_bound(now - make_interval(secs => $4::float8)) AS half_window_id,
            EXISTS (SELECT FROM control WHERE name = 'history_lost') AS history_lost
       FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 ), due AS (
@@ -19,11 +21,12 @@ WITH clock AS MATERIALIZED (
            c.pending_since, clock.now, clock.history_lost,
            CASE WHEN c.provider_account <> $3 THEN 'park'
                 WHEN c.pending_since IS NOT NULL THEN 'lookup'
-                WHEN c.first_sent_at IS NULL AND c.source = 'kafka' AND c.event_id < clock.half_window_ago THEN 'lookup_post'
-                WHEN c.first_sent_at IS NULL AND c.source = 'api' AND clock.history_lost THEN 'lookup_post'
-                WHEN c.first_sent_at IS NULL THEN 'post'
-                WHEN clock.now < c.first_sent_at + make_interval(secs => $4::float8) THEN 'post'
-                ELSE 'lookup' END AS step
+                WHEN c.first_sent_at <= clock.half_window_ago THEN 'lookup'
+                WHEN c.source = 'api' AND clock.history_lost AND c.first_sent_at IS NULL THEN 'lookup_post'
+                WHEN c.created_at < coalesce(c.first_sent_at - make_interval(secs => $4::float8), clock.half_window_ago) THEN 'lookup_post'
+                WHEN c.source = 'kafka' AND c.event_id < CASE WHEN c.first_sent_at IS NULL THEN clock.half_window_id
+                     ELSE billing_id_bound(c.first_sent_at - make_interval(secs => $4::float8)) END THEN 'lookup_post'
+                ELSE 'post' END AS step
       FROM leased l JOIN charge c ON c.event_id = l.event_id, clock
 ), closed AS (
     UPDATE charge_attempt a SET outcome = 'unknown', finished_at = clock_timestamp(), detail = 'the process that made this attempt never reported'
