@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -141,11 +142,11 @@ func (c *Charger) send(ctx context.Context, claim usecase.Claim) usecase.Settlem
 }
 
 // settle collects outcomes and writes them together, until all senders are done.
-func (c *Charger) settle(ctx context.Context, outcomes <-chan usecase.Settlement, slots chan struct{}) {
-	ctx = context.WithoutCancel(ctx)
+func (c *Charger) settle(stopping context.Context, outcomes <-chan usecase.Settlement, slots chan struct{}) {
+	ctx := context.WithoutCancel(stopping)
 	for first := range outcomes {
 		batch := c.collect(first, outcomes)
-		c.write(ctx, batch)
+		c.write(ctx, stopping, batch)
 		for range batch {
 			<-slots
 		}
@@ -172,9 +173,9 @@ func (c *Charger) collect(first usecase.Settlement, outcomes <-chan usecase.Sett
 }
 
 // write settles a batch, again and again while the database is away: an answer that was received must
-// not be lost. After the longest of the claims' leases nobody waits for it any more: another owner has
-// asked again with the same key.
-func (c *Charger) write(ctx context.Context, batch []usecase.Settlement) {
+// not be lost. What the database refuses for another reason is written one by one, so that one outcome
+// cannot hold up the others, and is soon left to its charge's next owner, who asks again with the same key.
+func (c *Charger) write(ctx, stopping context.Context, batch []usecase.Settlement) {
 	failing := failure{log: c.Log, doing: "settle charges"}
 	deadline := c.Clock.Now().Add(c.Rules.Lease)
 	for {
@@ -187,13 +188,23 @@ func (c *Charger) write(ctx context.Context, batch []usecase.Settlement) {
 			return
 		}
 		failing.note(ctx, err)
-		if c.Clock.Now().After(deadline) {
+		away := errors.Is(err, domain.ErrOutage) || errors.Is(err, domain.ErrRetry)
+		switch {
+		case !away && len(batch) > 1:
+			for i := range batch {
+				c.write(ctx, stopping, batch[i:i+1])
+			}
+			return
+		case !away && failing.n >= refusedMost, away && stopping.Err() != nil && c.Clock.Now().After(deadline):
 			c.Log.ErrorContext(ctx, "outcomes are left to the next owners of their charges", "charges", len(batch), "error", err)
 			return
 		}
 		c.Clock.Sleep(ctx, c.Backoff.Delay(min(failing.n, 6), c.Send.Random()))
 	}
 }
+
+// refusedMost is how often the database may refuse a single outcome.
+const refusedMost = 3
 
 func (c *Charger) writeOnce(ctx context.Context, batch []usecase.Settlement) (usecase.SettleReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.DBTimeout)

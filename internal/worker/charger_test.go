@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,7 +22,8 @@ import (
 type queue struct {
 	mu      sync.Mutex
 	due     int
-	fail    int // settling statements that fail first
+	fail    int       // settling statements that fail first
+	poison  uuid.UUID // whose outcome is refused
 	settled []usecase.Settlement
 	batches int
 	claims  int
@@ -47,7 +50,10 @@ func (q *queue) SettleCharges(_ context.Context, batch []usecase.Settlement) (us
 	defer q.mu.Unlock()
 	if q.fail > 0 {
 		q.fail--
-		return usecase.Settled{}, errors.New("the database is away")
+		return usecase.Settled{}, fmt.Errorf("the database is away: %w", domain.ErrOutage)
+	}
+	if slices.ContainsFunc(batch, func(s usecase.Settlement) bool { return s.EventID == q.poison }) {
+		return usecase.Settled{}, errors.New("this outcome cannot be written")
 	}
 	q.batches++
 	q.settled = append(q.settled, batch...)
@@ -191,6 +197,38 @@ func TestAnOutcomeSurvivesADatabaseThatIsAway(t *testing.T) {
 		}
 		if len(q.settled) != 3 {
 			t.Errorf("%d outcomes settled, want 3", len(q.settled))
+		}
+	})
+}
+
+// An answer that says that money was taken is kept for as long as the database is away.
+func TestAnOutcomeOutlivesItsLeaseWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, p := &queue{due: 3, fail: 200}, &slow{takes: time.Millisecond}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		c := newCharger(q, p)
+		if err := c.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if len(q.settled) != 3 {
+			t.Errorf("%d outcomes settled after an outage of minutes, want 3", len(q.settled))
+		}
+	})
+}
+
+func TestOneOutcomeThatCannotBeWrittenHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, p := &queue{due: 40, poison: uuid.UUID{0, 7}}, &slow{takes: time.Millisecond}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := newCharger(q, p).Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if len(q.settled) != 39 {
+			t.Errorf("%d outcomes settled, want the 39 that can be", len(q.settled))
 		}
 	})
 }
