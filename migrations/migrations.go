@@ -76,6 +76,9 @@ func Apply(ctx context.Context, url string, retention, skew time.Duration) ([]Ap
 	if err != nil {
 		return nil, fmt.Errorf("apply migrations: %w", err)
 	}
+	if _, err := db.ExecContext(ctx, "SELECT billing_grant_roles()"); err != nil {
+		return nil, fmt.Errorf("give the roles what they need: %w", err)
+	}
 	if err := CreatePartitions(ctx, db, retention, skew); err != nil {
 		return nil, err
 	}

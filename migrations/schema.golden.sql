@@ -18,6 +18,7 @@ table charge with (fillfactor=50)
     holds_order boolean not null default true
     created_at timestamp with time zone not null default clock_timestamp()
     updated_at timestamp with time zone not null default clock_timestamp()
+    history_purged boolean not null default false
     constraint charge_amount_minor_check CHECK ((amount_minor > 0))
     constraint charge_check CHECK ((holds_order = (status <> ALL (ARRAY['declined'::text, 'cancelled'::text]))))
     constraint charge_check1 CHECK (((status <> 'cancelled'::text) OR (first_sent_at IS NULL)))
@@ -104,6 +105,7 @@ table dead_letter
     resolved_reason text
     published_at timestamp with time zone
     created_at timestamp with time zone not null default clock_timestamp()
+    masked boolean not null default false
     constraint dead_letter_consumer_group_topic_partition_offset_message_t_key UNIQUE (consumer_group, topic, partition, "offset", message_time)
     constraint dead_letter_detail_check CHECK ((detail <> ''::text))
     constraint dead_letter_pkey PRIMARY KEY (id)
@@ -219,8 +221,136 @@ BEGIN
     END IF;
     RETURN victim;
 END
+function billing_grant_roles() returns void language plpgsql volatility v set search_path=public, pg_temp not for public
+DECLARE
+    role text;
+    s    text := current_schema();
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('billing_roles', 0));
+    FOREACH role IN ARRAY ARRAY['billing_app', 'billing_readonly'] LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = role);
+        BEGIN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN NULL;
+            WHEN insufficient_privilege THEN
+                RAISE NOTICE 'role % is not there and this user may not create it: let an administrator create it and run billing migrate up again', role;
+        END;
+    END LOOP;
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'billing_app') THEN
+        IF NOT has_function_privilege('billing_app', 'billing_purge_dead_letters(interval, bigint, integer)', 'EXECUTE') THEN
+            EXECUTE format('GRANT USAGE ON SCHEMA %I TO billing_app', s);
+            GRANT SELECT ON charge, charge_attempt, charge_event, outbox, dead_letter, processed_event, consumer_position, idempotency_key,
+                            control, operator_action, outbox_state, goose_db_version TO billing_app;
+            GRANT INSERT ON charge, charge_attempt, charge_event, outbox, dead_letter, processed_event, consumer_position, idempotency_key,
+                            control, operator_action TO billing_app;
+            -- What a charge is about never changes, and neither does what was written down about it.
+            GRANT UPDATE (status, last_outcome, reason, provider_account, provider_ref, attempts, first_sent_at, pending_since, version,
+                          holds_order, updated_at) ON charge TO billing_app;
+            GRANT UPDATE (finished_at, outcome, http_status, provider_code, provider_ref, detail) ON charge_attempt TO billing_app;
+            GRANT UPDATE (published_at) ON charge_event TO billing_app;
+            GRANT UPDATE (status, run_at, attempt) ON outbox TO billing_app;
+            GRANT UPDATE (status, resolved_at, resolved_by, resolved_reason, published_at) ON dead_letter TO billing_app;
+            GRANT UPDATE (duplicate_of) ON processed_event TO billing_app;
+            GRANT UPDATE ON consumer_position, idempotency_key TO billing_app;
+            GRANT DELETE ON outbox, processed_event, idempotency_key, control TO billing_app;
+            GRANT EXECUTE ON FUNCTION billing_create_partitions(interval, interval), billing_drop_partition(interval),
+                billing_purge_attempts(interval, uuid, integer), billing_purge_history(interval, bigint, integer),
+                billing_purge_dead_letters(interval, bigint, integer) TO billing_app;
+        END IF;
+    END IF;
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'billing_readonly') THEN
+        IF NOT has_table_privilege('billing_readonly', 'outbox_state', 'SELECT') THEN
+            EXECUTE format('GRANT USAGE ON SCHEMA %I TO billing_readonly', s);
+            BEGIN -- for the provider's list and the results topic, which an audit compares; PUBLIC has it unless it was taken away
+                EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO billing_readonly', current_database());
+            EXCEPTION WHEN insufficient_privilege THEN
+                RAISE NOTICE 'billing_readonly may not get TEMPORARY on this database: audit --provider and --results need it';
+            END;
+            -- No payload of anybody, and no stored answer.
+            GRANT SELECT (id, consumer_group, topic, partition, "offset", message_time, reason, detail, event_id, status, resolved_at,
+                          resolved_by, resolved_reason, published_at, created_at, masked) ON dead_letter TO billing_readonly;
+            GRANT SELECT (id, channel, status, event_type, topic, event_id, version, dead_letter_id, run_at, attempt, created_at)
+                ON outbox TO billing_readonly;
+            GRANT SELECT ON charge, charge_attempt, charge_event, processed_event, consumer_position, control, operator_action, goose_db_version
+                TO billing_readonly;
+            GRANT SELECT ON outbox_state TO billing_readonly;
+        END IF;
+    END IF;
+END
 function billing_id_bound(at timestamp with time zone) returns uuid language sql volatility s strict set search_path=pg_catalog
     SELECT (lpad(to_hex(greatest(floor(extract(epoch FROM at) * 1000), 0)::bigint), 12, '0') || repeat('0', 20))::uuid
+function billing_may_purge(period interval, n integer) returns boolean language plpgsql volatility v set search_path=pg_catalog not for public
+BEGIN
+    IF period IS NULL OR period < interval '1 hour' OR n IS NULL OR n NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'a period of % or a chunk of % rows is out of bounds', period, n USING ERRCODE = '22023';
+    END IF;
+    RETURN pg_try_advisory_xact_lock(hashtextextended('billing_retention', 0));
+END
+function billing_purge_attempts(period interval, after uuid, n integer, OUT purged integer, OUT next uuid) returns record language plpgsql volatility v security definer set lock_timeout=2s set search_path=public, pg_temp not for public
+BEGIN
+    IF NOT billing_may_purge(period, n) THEN
+        purged := -1;
+        RETURN;
+    END IF;
+    WITH page AS MATERIALIZED (
+        SELECT a.event_id FROM charge_attempt a WHERE a.event_id > after ORDER BY a.event_id LIMIT n
+    ), final AS MATERIALIZED (
+        SELECT c.event_id, c.status FROM charge c
+         WHERE c.event_id IN (SELECT p.event_id FROM page p) AND c.status IN ('succeeded', 'declined', 'cancelled')
+           AND c.updated_at < clock_timestamp() - period
+           AND NOT EXISTS (SELECT FROM outbox o WHERE o.channel = 'provider' AND o.event_id = c.event_id)
+           AND NOT EXISTS (SELECT FROM charge_attempt a WHERE a.event_id = c.event_id
+                            AND (a.finished_at IS NULL OR a.finished_at >= clock_timestamp() - period
+                                 OR (a.outcome = 'succeeded' AND c.status <> 'succeeded')))
+    ), gone AS (
+        DELETE FROM charge_attempt a USING final f WHERE a.event_id = f.event_id RETURNING a.event_id
+    )
+    SELECT (SELECT count(*) FROM gone), CASE WHEN count(*) = n THEN (array_agg(p.event_id ORDER BY p.event_id DESC))[1] END
+      INTO purged, next FROM page p;
+END
+function billing_purge_dead_letters(period interval, after bigint, n integer, OUT purged integer, OUT next bigint) returns record language plpgsql volatility v security definer set lock_timeout=2s set search_path=public, pg_temp not for public
+BEGIN
+    IF NOT billing_may_purge(period, n) THEN
+        purged := -1;
+        RETURN;
+    END IF;
+    WITH page AS MATERIALIZED (
+        SELECT d.id FROM dead_letter d WHERE d.id > after ORDER BY d.id LIMIT n
+    ), gone AS (
+        DELETE FROM dead_letter d USING page p
+         WHERE d.id = p.id AND d.status <> 'open' AND d.published_at IS NOT NULL
+           AND greatest(d.resolved_at, d.published_at) < clock_timestamp() - period
+           AND NOT EXISTS (SELECT FROM outbox o WHERE o.channel = 'kafka' AND o.dead_letter_id = d.id)
+        RETURNING d.id
+    )
+    SELECT (SELECT count(*) FROM gone), CASE WHEN count(*) = n THEN max(p.id) END INTO purged, next FROM page p;
+END
+function billing_purge_history(period interval, after bigint, n integer, OUT purged integer, OUT next bigint) returns record language plpgsql volatility v security definer set lock_timeout=2s set search_path=public, pg_temp not for public
+BEGIN
+    IF NOT billing_may_purge(period, n) THEN
+        purged := -1;
+        RETURN;
+    END IF;
+    WITH page AS MATERIALIZED (
+        SELECT e.id, e.event_id FROM charge_event e WHERE e.id > after ORDER BY e.id LIMIT n
+    ), final AS MATERIALIZED (
+        SELECT c.event_id FROM charge c
+         WHERE c.event_id IN (SELECT p.event_id FROM page p) AND c.status IN ('succeeded', 'declined', 'cancelled')
+           AND c.updated_at < clock_timestamp() - period
+           AND NOT EXISTS (SELECT FROM outbox o WHERE o.event_id = c.event_id)
+           AND NOT EXISTS (SELECT FROM charge_event e WHERE e.event_id = c.event_id
+                            AND ((e.version IS NOT NULL AND e.published_at IS NULL)
+                                 OR greatest(e.at, e.published_at) >= clock_timestamp() - period))
+           -- a history that does not end in the present status is a finding of the audit, not waste
+           AND EXISTS (SELECT FROM charge_event e WHERE e.event_id = c.event_id AND e.version = c.version AND e.to_status = c.status)
+    ), gone AS (
+        DELETE FROM charge_event e USING final f WHERE e.event_id = f.event_id RETURNING e.event_id
+    ), marked AS (
+        UPDATE charge c SET history_purged = true FROM final f WHERE c.event_id = f.event_id
+    )
+    SELECT (SELECT count(*) FROM gone), CASE WHEN count(*) = n THEN max(p.id) END INTO purged, next FROM page p;
+END
 function billing_require(ok boolean, state text, message text) returns boolean language plpgsql volatility v set search_path=pg_catalog
 BEGIN
     IF ok IS NOT TRUE THEN
