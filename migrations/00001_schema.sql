@@ -180,6 +180,18 @@ CREATE TABLE operator_action (
     at     timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- Who runs, and how the gate of those that charge stands: what `billing status` shows of processes it cannot ask.
+CREATE TABLE process (
+    id         uuid        PRIMARY KEY,
+    host       text        NOT NULL,
+    version    text        NOT NULL,
+    roles      text        NOT NULL,
+    gate       text,
+    gate_since timestamptz,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+
 -- The three words of the outbox in one place. A published row is gone from the queue; what it
 -- announced carries the time.
 CREATE VIEW outbox_state AS
@@ -239,5 +251,5 @@ $$;
 
 -- +goose Down
 DROP VIEW outbox_state;
-DROP TABLE operator_action, control, idempotency_key, consumer_position, dead_letter, outbox, charge_event, charge_attempt, charge, processed_event;
+DROP TABLE process, operator_action, control, idempotency_key, consumer_position, dead_letter, outbox, charge_event, charge_attempt, charge, processed_event;
 DROP FUNCTION charge_keep_terminal, charge_event_keep_history, billing_require;

@@ -166,6 +166,16 @@ view outbox_state
     status text
     at timestamp with time zone
     attempt integer
+table process with (fillfactor=50)
+    id uuid not null
+    host text not null
+    version text not null
+    roles text not null
+    gate text
+    gate_since timestamp with time zone
+    started_at timestamp with time zone not null default clock_timestamp()
+    seen_at timestamp with time zone not null default clock_timestamp()
+    constraint process_pkey PRIMARY KEY (id)
 table processed_event partition by RANGE (event_id)
     event_id uuid not null
     consumer_group text not null

@@ -28,9 +28,9 @@ const (
 // background builds the loops beside the roles: figures for metrics in every process, and the inbox's
 // days in those with the maintenance role.
 func (s *service) background() []part {
-	list := []part{s.loop("stats", statsEvery, s.statsStep())}
+	list := []part{s.loop("stats", statsEvery, s.statsStep()), s.presence()}
 	if s.cfg.Roles.Has(RoleMaintenance) {
-		list = append(list, s.loop("finished", statsEvery, s.finishedStep()), s.maintenance())
+		list = append(list, s.loop("finished", statsEvery, s.finishedStep()), s.maintenance(), s.forgetProcesses())
 	}
 	return list
 }
@@ -75,7 +75,7 @@ func (s *service) statsStep() func(ctx context.Context) error {
 // gateReason says why nothing is claimed; empty when the gate is open.
 func (s *service) gateReason() string {
 	if s.paused.Load() {
-		return "paused"
+		return usecase.GatePaused
 	}
 	if state := s.gate.State(); state != usecase.GateOpen {
 		return string(state)

@@ -17,8 +17,8 @@ func newStatusCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what is stuck, why, since when, and the next command",
-		Long: `status reads the database. The gate of a running process, closed by the provider's answers, is
-in its /readyz and in the metric billing_gate_closed.`,
+		Long: `status reads the database. Running processes write their gate there every few seconds; it is
+also in their /readyz and in the metric billing_gate_closed.`,
 		Example: `  billing status
   billing status --output json`,
 	}
@@ -85,7 +85,7 @@ func writeOverview(w io.Writer, o usecase.Overview) error {
 			return fmt.Errorf("print the status: %w", err)
 		}
 	}
-	for _, part := range []func(io.Writer, usecase.Overview) error{writeCharges, writeOutbox, writePositions, writeRest} {
+	for _, part := range []func(io.Writer, usecase.Overview) error{writeProcesses, writeCharges, writeOutbox, writePositions, writeRest} {
 		fmt.Fprintln(w)
 		if err := part(w, o); err != nil {
 			return fmt.Errorf("print the status: %w", err)

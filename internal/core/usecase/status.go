@@ -98,6 +98,7 @@ type Overview struct {
 	Now             time.Time        `json:"now"`
 	SchemaVersion   int64            `json:"schema_version"`
 	SchemaRequired  int64            `json:"schema_required"`
+	Processes       []ProcessState   `json:"processes"`
 	Charges         []ChargeCount    `json:"charges"`
 	NearestDeadline time.Time        `json:"nearest_key_deadline,omitzero"`
 	Outbox          []OutboxCount    `json:"outbox"`
@@ -128,7 +129,7 @@ func (o Overview) FindTrouble() []Trouble {
 			Next: "billing migrate up",
 		})
 	}
-	return slices.Concat(trouble, o.inboxTrouble(), o.switchTrouble(), o.partitionTrouble(), o.chargeTrouble(), o.outboxTrouble(), o.letterTrouble())
+	return slices.Concat(trouble, o.inboxTrouble(), o.switchTrouble(), o.gateTrouble(), o.partitionTrouble(), o.chargeTrouble(), o.outboxTrouble(), o.letterTrouble())
 }
 
 func (o Overview) inboxTrouble() []Trouble {

@@ -21,6 +21,13 @@ func calm() usecase.Overview {
 	}
 }
 
+// gateOf is a process whose gate has just closed.
+func gateOf(state usecase.GateState) func(o *usecase.Overview) {
+	return func(o *usecase.Overview) {
+		o.Processes = []usecase.ProcessState{{Host: "pod-1", Roles: "charger", Gate: string(state), GateSince: &o.Now}}
+	}
+}
+
 func TestCalmServiceHasNoTrouble(t *testing.T) {
 	t.Parallel()
 	if trouble := calm().FindTrouble(); len(trouble) > 0 {
@@ -39,6 +46,14 @@ func TestEachTroubleNamesTheNextCommand(t *testing.T) {
 		"paused": {func(o *usecase.Overview) {
 			o.Switches = []usecase.SwitchState{{Name: usecase.ChargingPaused, Actor: "ann"}}
 		}, "ann", "billing resume"},
+		"refused by the provider": {gateOf(usecase.GateUnauthorized), "token", "BILLING_PROVIDER_TOKEN"},
+		"rejected in a row":       {gateOf(usecase.GateRejecting), "refused several charges", "BILLING_PROVIDER_URL"},
+		"silent provider":         {gateOf(usecase.GateFailing), "no answer", "billing charges list"},
+		"told to wait for long": {func(o *usecase.Overview) {
+			gateOf(usecase.GateThrottled)(o)
+			since := o.Now.Add(-time.Hour)
+			o.Processes[0].GateSince = &since
+		}, "come back", "billing charges list"},
 		"history lost": {func(o *usecase.Overview) { o.Switches = []usecase.SwitchState{{Name: usecase.HistoryWasLost}} }, "history_lost", "billing history clear"},
 		"gap": {func(o *usecase.Overview) {
 			o.Partitions[0].Gap, o.Partitions[0].Halted = "beyond the end", "beyond the end"

@@ -135,6 +135,7 @@ func (s *Store) Overview(ctx context.Context, keyWindow time.Duration) (usecase.
 	queueWaiting(batch, &stats, keyWindow)
 	collect(batch, statsOutboxSQL, scanOutboxCount, &o.Outbox)
 	collect(batch, statsSwitchesSQL, scanSwitch, &o.Switches)
+	collect(batch, processListSQL, scanProcess, &o.Processes)
 	collect(batch, statsDeadLettersSQL, scanReasonCount, &o.DeadLetters)
 	collect(batch, operatorPartitionsSQL, scanPartition, &o.Partitions, "", "", "", -1)
 	batch.Queue(statsInboxDaysSQL).QueryRow(func(row pgx.Row) error {

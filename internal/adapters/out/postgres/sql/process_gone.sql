@@ -1,0 +1,2 @@
+-- Forgets a process that stops. $1 id
+DELETE FROM process WHERE id = $1
