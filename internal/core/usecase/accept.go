@@ -195,6 +195,7 @@ func (a Accept) letter(group string, d Delivery, refusal *domain.Refusal) (DeadL
 		Group: group, Origin: d.Origin, Key: d.Message.Key, Value: d.Message.Value, Headers: d.Message.Headers,
 		Reason: refusal.Reason, Detail: refusal.Detail, EventID: d.EventID,
 	}
+	letter.mask(d.Event.Order)
 	var err error
 	letter.Copy, err = a.Codec.DeadLetter(letter)
 	if err != nil {

@@ -127,6 +127,7 @@ type DeadLetter struct {
 	Reason  domain.Reason
 	Detail  string // never empty, no payload
 	EventID uuid.NullUUID
+	Masked  bool          // card numbers were replaced: key, value and headers are not what came
 	Copy    OutboxMessage // for the dead-letter topic
 }
 

@@ -127,6 +127,9 @@ func (m Messages) DeadLetter(d usecase.DeadLetter) (usecase.OutboxMessage, error
 	add("dlq-offset", strconv.FormatInt(d.Origin.Offset, 10))
 	add("dlq-timestamp", d.Origin.Time.UTC().Format(timeFormat))
 	add("dlq-group", d.Group)
+	if d.Masked {
+		add("dlq-masked", "true")
+	}
 	if size(out) > maxCopy {
 		sum := sha256.Sum256(d.Value)
 		out.Value = []byte{} // not null, which would make it a tombstone

@@ -197,7 +197,7 @@ func queueMove(batch *pgx.Batch, src usecase.Source, from, next int64) {
 
 func queueDeadLetter(batch *pgx.Batch, d *usecase.DeadLetter) {
 	batch.Queue(deadLetterSQL, d.Group, d.Origin.Topic, d.Origin.Partition, d.Origin.Offset, storable(d.Origin.Time), d.Key, d.Value,
-		flatHeaders(d.Headers), string(d.Reason), d.Detail, d.EventID, d.Copy.Topic, d.Copy.Key, d.Copy.Value, flatHeaders(d.Copy.Headers))
+		flatHeaders(d.Headers), string(d.Reason), d.Detail, d.EventID, d.Copy.Topic, d.Copy.Key, d.Copy.Value, flatHeaders(d.Copy.Headers), d.Masked)
 }
 
 // storable keeps a message's time, which its producer sets as it likes, within what timestamptz holds.
