@@ -128,7 +128,7 @@ func (d *demo) start(ctx context.Context) error {
 		}
 		d.out.step("%s serves, process %d", p.name, p.running.Pid())
 	}
-	return nil
+	return d.awaitGroup(ctx)
 }
 
 func (d *demo) startPostgres(ctx context.Context) error {

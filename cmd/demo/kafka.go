@@ -19,7 +19,7 @@ const (
 	ordersTopic  = "order-service.order.confirmed"
 	resultsTopic = "billing.charge-results"
 	lettersTopic = "billing.order-confirmed.dlq"
-	retryTopic   = ordersTopic + ".billing-order-confirmed.retry"
+	retryTopic   = ordersTopic + "." + ordersGroup + ".retry"
 	partitions   = 6
 )
 

@@ -93,6 +93,16 @@ func (p *process) ended() error {
 	}
 }
 
+// ended is the error of the first process that nobody ended.
+func (d *demo) ended() error {
+	for _, p := range d.processes {
+		if err := p.ended(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // kill ends the process by SIGKILL, if it was ever started.
 func (p *process) kill() error {
 	if p.running == nil {

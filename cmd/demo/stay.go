@@ -46,11 +46,11 @@ func (d *demo) trickle(ctx context.Context, client *kgo.Client) error {
 		}
 		d.planner.now = time.Now()
 		if err := produce(ctx, client, []*message{d.planner.confirm()}); err != nil {
-			return ended(ctx, err)
+			return unlessInterrupted(ctx, err)
 		}
 		now, err := d.look(ctx)
 		if err != nil {
-			return ended(ctx, err)
+			return unlessInterrupted(ctx, err)
 		}
 		if d.out.live || made%stayLines == 0 {
 			d.out.progress(fmt.Sprintf("  %s new orders, %s charges settled, %s in the outbox", grouped(made), grouped(now.settled), grouped(now.waiting)))
@@ -58,8 +58,8 @@ func (d *demo) trickle(ctx context.Context, client *kgo.Client) error {
 	}
 }
 
-// ended drops an error that comes from being interrupted.
-func ended(ctx context.Context, err error) error {
+// unlessInterrupted drops an error that comes from being interrupted.
+func unlessInterrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the interrupt is what ended it
 	}

@@ -82,7 +82,8 @@ func (d *demo) work(ctx context.Context) error {
 // timeToKill is when half of the orders are charged and both processes have requests at the provider; soon
 // after that it is time anyway.
 func (d *demo) timeToKill(s paysim.Stats) bool {
-	return s.Effects*2 >= d.options.events && s.Executing > concurrency || s.Effects*4 >= d.options.events*3
+	busy := s.Executing > min(concurrency, d.options.events/100)
+	return s.Effects*2 >= d.options.events && busy || s.Effects*4 >= d.options.events*3
 }
 
 // produceAll sends the plan evenly over some time, so that there is something to see.
@@ -154,10 +155,8 @@ func (d *demo) watch(ctx context.Context, messages int64, produced, half <-chan 
 
 // look counts, and fails when a process has ended by itself.
 func (d *demo) look(ctx context.Context) (counts, error) {
-	for _, p := range d.processes {
-		if err := p.ended(); err != nil {
-			return counts{}, err
-		}
+	if err := d.ended(); err != nil {
+		return counts{}, err
 	}
 	return d.count(ctx)
 }
