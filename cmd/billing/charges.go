@@ -20,10 +20,13 @@ func newChargesCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "charges",
 		Short: "List charges, and decide about those that wait for a person",
+		Example: `  billing charges list --status parked
+  billing charges show 0198c2d4-7a51-7c9e-8f7a-3f7c2c1f0a11`,
 	}
 	cmd.AddCommand(
 		newChargesListCommand(environ), newChargesShowCommand(environ),
 		newChargesRetryCommand(environ), newChargesResolveCommand(environ), newChargesCancelCommand(environ),
+		newChargesRepublishCommand(environ),
 	)
 	return cmd
 }

@@ -26,7 +26,12 @@ one session applies each file, the others wait for it.`,
 func newMigrateUpCommand(environ []string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "up",
-		Short: "Apply what is missing and make the inbox's partitions",
+		Short: "Apply what is missing, make the inbox's partitions, and give the roles their rights",
+		Long: `up also makes the roles billing_app and billing_readonly, where the user may create roles, and gives
+them their rights in this database. They cannot log in: grant them to the users of the service and of its auditors. Roles that
+an administrator makes later get their rights at the next run.`,
+		Example: `  billing migrate up
+  BILLING_DATABASE_URL=postgres://owner@db/billing billing migrate up`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := LoadConfig(environ, PartDatabase)
 			if err != nil {
@@ -53,7 +58,8 @@ func newMigrateUpCommand(environ []string) *cobra.Command {
 func newMigrateStatusCommand(environ []string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "List migrations, applied and pending",
+		Short:   "List migrations, applied and pending",
+		Example: `  billing migrate status`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := LoadConfig(environ, PartDatabase)
 			if err != nil {

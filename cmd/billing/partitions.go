@@ -17,6 +17,8 @@ func newPartitionsCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partitions",
 		Short: "Show positions and let partitions go on",
+		Example: `  billing partitions list
+  billing partitions release order-service.order.confirmed 3 --reason "ticket 17"`,
 	}
 	cmd.AddCommand(
 		newPartitionsListCommand(environ),

@@ -33,8 +33,9 @@ func newResumeCommand(environ []string) *cobra.Command {
 
 func newHistoryCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "history",
-		Short: "End the caution after a restored database",
+		Use:     "history",
+		Short:   "End the caution after a restored database",
+		Example: `  billing history clear --reason "every charge since the backup was compared"`,
 	}
 	restored := &cobra.Command{
 		Use:   "clear",

@@ -1,0 +1,2 @@
+-- $1 event id
+SELECT status FROM charge WHERE event_id = $1
