@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -61,6 +62,8 @@ func (s *service) consumer() (part, error) {
 // handler runs the use case for each assigned partition.
 func (s *service) handler(writeTimeout time.Duration) kafkain.Handler {
 	plan := usecase.RetryPlan{Delays: s.cfg.KafkaRetryDelays}
+	build := buildInfo()
+	var noticed sync.Map // by topic: once a start is enough
 	return func(ctx context.Context, src usecase.Source, log usecase.PartitionLog, committed int64) error {
 		beat := s.liveness.Register(fmt.Sprintf("partition %s/%d", src.Topic, src.Partition))
 		defer beat.Stop()
@@ -72,6 +75,12 @@ func (s *service) handler(writeTimeout time.Duration) kafkain.Handler {
 			Clock: s.clock, Random: rand.Float64, Backoff: domain.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second},
 			Tries: 3, WriteTimeout: writeTimeout, OperatorPoll: 2 * time.Second,
 			Wake: func() { s.charges.Set(); s.messages.Set() }, Turn: beat.Beat, Retry: plan.Message,
+			BrakeShare: float64(s.cfg.DeadLetterBrake), Build: build.Version + " " + build.Commit,
+			Notice: func(ctx context.Context, src usecase.Source, text string) {
+				if _, again := noticed.Swap(src.Topic, true); !again {
+					s.log.WarnContext(ctx, "the topic outlives the inbox: raise BILLING_RETENTION", "topic", src.Topic, "reason", text)
+				}
+			},
 			Report: func(src usecase.Source, counts usecase.Counts) {
 				reason = ""
 				countMessages(s.metrics, s.clock.Now, src, counts)

@@ -61,7 +61,7 @@ func readOverview(ctx context.Context, cfg Config, store *postgres.Store, all bo
 	if err != nil {
 		return o, err
 	}
-	o.SchemaRequired = need
+	o.SchemaRequired, o.Retention = need, cfg.Retention
 	o.Stuck = o.FindTrouble()
 	if all {
 		finished, err := store.Finished(ctx)

@@ -40,6 +40,9 @@ var (
 // RulePositionBeyondLog is the invariant of a partition whose position and log do not meet, contract §6.
 const RulePositionBeyondLog = "position_beyond_log"
 
+// RulePartitionHalted is that of a partition that waits for an operator's release, such as behind the dead-letter brake.
+const RulePartitionHalted = "partition_halted"
+
 // outcomeNone is the label of a charge without last_outcome, contract §6.
 const outcomeNone = "none"
 
@@ -61,7 +64,7 @@ type Metrics struct {
 	leasesExpired, published, publishErrors *prometheus.CounterVec
 	fencedWrites                            prometheus.Counter
 	claimSeconds, settleSeconds             *prometheus.HistogramVec
-	lag, lastProgress                       *prometheus.GaugeVec
+	lag, lastProgress, heldBack             *prometheus.GaugeVec
 	partitions                              prometheus.Gauge
 	rebalances, abortedRecords              prometheus.Counter
 	drainSeconds                            prometheus.Observer
@@ -170,6 +173,8 @@ func (m *Metrics) addOutbox(c *catalog) {
 func (m *Metrics) addKafka(c *catalog) {
 	m.lag = c.gauge("billing_kafka_lag",
 		"Messages behind the log's end, for partitions assigned to this process.", "topic", "partition")
+	m.heldBack = c.gauge("billing_kafka_held_back_records",
+		"Offsets behind the last stable one, held back by an open transaction of a producer.", "topic", "partition")
 	m.lastProgress = c.gauge("billing_kafka_last_progress_timestamp_seconds",
 		"When the position last moved, or the partition was assigned.", "topic", "partition")
 	m.partitions = c.gauge("billing_kafka_assigned_partitions",
@@ -193,7 +198,7 @@ func (m *Metrics) addHTTP(c *catalog) {
 
 func (m *Metrics) addService(c *catalog, build BuildInfo) {
 	m.invariants = zeroGauges(c.gauge("billing_invariant_violations",
-		"Findings of the checks that must find nothing, by rule.", "rule"), []string{RulePositionBeyondLog})
+		"Findings of the checks that must find nothing, by rule.", "rule"), []string{RulePositionBeyondLog, RulePartitionHalted})
 	m.chargingPaused = c.gauge("billing_charging_paused",
 		"1 while an operator has stopped charging.").WithLabelValues()
 	m.jobSuccess = c.gauge("billing_job_last_success_timestamp_seconds",

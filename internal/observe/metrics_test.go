@@ -41,7 +41,7 @@ var contract = map[string]map[string][]string{
 	}},
 	"billing_leases_expired_total": {"channel": {"provider", "kafka"}},
 	"billing_fenced_writes_total":  {},
-	"billing_invariant_violations": {"rule": {"position_beyond_log"}},
+	"billing_invariant_violations": {"rule": {"position_beyond_log", "partition_halted"}},
 	"billing_charging_paused":      {},
 	"billing_build_info":           {"version": {"v1"}, "revision": {"abc"}, "goversion": {"go1"}},
 }

@@ -104,6 +104,7 @@ func (m *Metrics) Assigned(topic string, partition int32) {
 	m.assigned[partitionKey{topic, partition}] = true
 	m.partitions.Set(float64(len(m.assigned)))
 	m.lag.WithLabelValues(topic, number(partition)).Set(0)
+	m.heldBack.WithLabelValues(topic, number(partition)).Set(0)
 	m.lastProgress.WithLabelValues(topic, number(partition)).SetToCurrentTime()
 }
 
@@ -114,6 +115,7 @@ func (m *Metrics) Revoked(topic string, partition int32) {
 	delete(m.assigned, partitionKey{topic, partition})
 	m.partitions.Set(float64(len(m.assigned)))
 	m.lag.DeleteLabelValues(topic, number(partition))
+	m.heldBack.DeleteLabelValues(topic, number(partition))
 	m.lastProgress.DeleteLabelValues(topic, number(partition))
 }
 
@@ -123,6 +125,15 @@ func (m *Metrics) Lag(topic string, partition int32, messages int64) {
 	defer m.mu.Unlock()
 	if m.assigned[partitionKey{topic, partition}] {
 		m.lag.WithLabelValues(topic, number(partition)).Set(float64(max(messages, 0)))
+	}
+}
+
+// HeldBack sets how many offsets of a partition an open transaction holds back.
+func (m *Metrics) HeldBack(topic string, partition int32, offsets int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.assigned[partitionKey{topic, partition}] {
+		m.heldBack.WithLabelValues(topic, number(partition)).Set(float64(max(offsets, 0)))
 	}
 }
 

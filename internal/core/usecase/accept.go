@@ -31,7 +31,12 @@ const aheadAlarm = 10 * time.Minute
 
 // Messages returns how many messages the counts are about.
 func (c *Counts) Messages() int {
-	n := c.Accepted + c.Duplicates + c.Tombstones + c.Ignored + c.Retries
+	return c.Accepted + c.Duplicates + c.Tombstones + c.Ignored + c.Retries + c.Letters()
+}
+
+// Letters returns how many of them became dead letters.
+func (c *Counts) Letters() int {
+	n := 0
 	for _, letters := range c.DeadLetters {
 		n += letters
 	}
@@ -50,6 +55,9 @@ type Accept struct {
 	Inbox  Inbox
 	Codec  Codec
 	Limits Limits
+	// Permit is asked before a chunk that begins at from is written, with how many of its messages would become dead
+	// letters. Its error rolls the chunk back. nil permits everything.
+	Permit func(from int64, messages, letters int) error
 }
 
 // errRaced says that an event lost to a charge which was declined a moment later: neither its own
@@ -68,6 +76,7 @@ type batch struct {
 	from, next int64
 	entrants   []entrant  // sorted by EventID, distinct ids, distinct orders
 	refused    []Delivery // whose refusal no look at the tables can change
+	taken      int        // messages in it
 	counts     Counts
 }
 
@@ -95,6 +104,7 @@ func (a Accept) prepare(src Source, from, next, rereadBelow int64, deliveries []
 	byID := make(map[uuid.UUID]int, len(deliveries))
 	orders := make(map[string]struct{}, len(deliveries))
 	for _, d := range deliveries {
+		b.taken++
 		switch d.Kind {
 		case KindTombstone:
 			b.counts.Tombstones++
@@ -115,6 +125,7 @@ func (a Accept) prepare(src Source, from, next, rereadBelow int64, deliveries []
 		}
 		if again || held {
 			b.next = d.Message.Offset
+			b.taken--
 			break
 		}
 		request, err := a.Codec.Request(d.Event.Order)
@@ -151,6 +162,9 @@ func (a Accept) plain(ctx context.Context, b *batch) error {
 	if err != nil {
 		return err
 	}
+	if err := a.permit(b, len(letters)); err != nil {
+		return err
+	}
 	accepted, err := a.Inbox.AcceptChunk(ctx, Chunk{
 		Source: b.src, From: b.from, Next: b.next, Events: b.acceptances(), DeadLetters: letters,
 	}, a.Limits)
@@ -172,6 +186,13 @@ func (a Accept) plain(ctx context.Context, b *batch) error {
 	counts.Now = accepted.Now
 	b.counts = counts
 	return nil
+}
+
+func (a Accept) permit(b *batch, letters int) error {
+	if a.Permit == nil {
+		return nil
+	}
+	return a.Permit(b.from, b.taken, letters)
 }
 
 // refusals builds the dead letters of messages that their decoder refused.
@@ -226,7 +247,11 @@ func (a Accept) judge(ctx context.Context, b *batch) error {
 		if err != nil {
 			return err
 		}
-		if letters = append(letters, more...); len(letters) > 0 {
+		letters = append(letters, more...)
+		if err := a.permit(b, len(letters)); err != nil {
+			return err
+		}
+		if len(letters) > 0 {
 			if err := tx.PutDeadLetters(ctx, letters); err != nil {
 				return fmt.Errorf("judge a chunk: %w", err)
 			}

@@ -33,16 +33,29 @@ type Partition struct {
 	// Retry says what to do with a single message that keeps failing while others pass; nil makes it a
 	// dead letter at once.
 	Retry func(d Delivery, group string) (OutboxMessage, bool)
+	// BrakeShare is that of Brake; 0 = off.
+	BrakeShare float64
+	// Build names the running version. What the brake of another one halted is tried again.
+	Build string
+	// Notice is called at every start of an assignment with something that an operator should know; nil for nobody.
+	Notice func(ctx context.Context, src Source, text string)
+
+	brake *partitionBrake
 }
 
 // Run works until ctx is done, the assignment is over or another owner is at work. Only a transaction
 // that is under way outlives ctx, by at most WriteTimeout: its offset is committed, then Run returns.
 func (p Partition) Run(ctx context.Context, src Source, log PartitionLog, committed int64) error {
+	p.brake = &partitionBrake{Brake: Brake{Share: p.BrakeShare}}
+	p.Accept.Permit = p.permit
 	for ctx.Err() == nil {
 		pos, err := p.start(ctx, src, log, committed)
 		if err == nil {
 			err = p.read(ctx, src, log, &pos)
 			committed = max(committed, pos.Next) // ours, should the position have to be chosen again
+			if braked, ok := errors.AsType[*brakedError](err); ok {
+				err = p.halt(ctx, src, log, pos.Next, braked.reason)
+			}
 		}
 		switch {
 		case errors.Is(err, domain.ErrFenced):
@@ -78,6 +91,9 @@ func (p Partition) start(ctx context.Context, src Source, log PartitionLog, comm
 	if err != nil {
 		return Position{}, fmt.Errorf("start the partition: %w", err)
 	}
+	if stored.HaltedBy != "" && stored.HaltedBy != p.Build { // a new version reads it with other eyes
+		stored.Halted, stored.HaltedBy, stored.PassBelow = "", "", 0
+	}
 	row := &stored
 	if !found {
 		row = nil
@@ -89,6 +105,8 @@ func (p Partition) start(ctx context.Context, src Source, log PartitionLog, comm
 		}
 	}
 	pos := ChooseStart(row, committed, bounds)
+	p.brake.passBelow = pos.PassBelow
+	p.notice(ctx, src, bounds.Retention)
 	if pos.Halted == "" || !found || stored.Halted != pos.Halted {
 		if pos.Halted != "" && found {
 			pos.Next = stored.Next // a halted partition keeps its place
@@ -101,6 +119,27 @@ func (p Partition) start(ctx context.Context, src Source, log PartitionLog, comm
 		return Position{}, fmt.Errorf("%w: %s", errHalted, pos.Halted)
 	}
 	return pos, nil
+}
+
+// notice says when a topic keeps messages longer than the inbox remembers them: read again from its start, it would give
+// dead letters for old orders that were never charged.
+func (p Partition) notice(ctx context.Context, src Source, kept time.Duration) {
+	if OutlivesInbox(kept, p.Accept.Limits.Retention) && p.Notice != nil {
+		p.Notice(ctx, src, fmt.Sprintf("the topic keeps messages for %s, the inbox remembers them for %s only", keeps(kept), p.Accept.Limits.Retention))
+	}
+}
+
+// halt stops the partition where it stands until an operator or another version of the binary lets it go on.
+func (p Partition) halt(ctx context.Context, src Source, log PartitionLog, next int64, reason string) error {
+	if err := p.commit(ctx, log, next); err != nil { // what was written before it
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.WriteTimeout)
+	defer cancel()
+	if err := p.Accept.Inbox.HaltPartition(ctx, src, next, reason, p.Build); err != nil {
+		return fmt.Errorf("halt the partition: %w", err)
+	}
+	return fmt.Errorf("%w: %s", errHalted, reason)
 }
 
 // read fetches, writes and commits until something ends it.
@@ -133,6 +172,7 @@ func (p Partition) take(ctx context.Context, src Source, pos *Position, next int
 		switch {
 		case err == nil:
 			failures = 0
+			p.count(pos.Next, &counts)
 			pos.Next = reached
 			deliveries = after(deliveries, reached)
 			p.Report(src, counts)
@@ -140,7 +180,7 @@ func (p Partition) take(ctx context.Context, src Source, pos *Position, next int
 				p.Wake()
 			}
 			continue
-		case errors.Is(err, domain.ErrFenced):
+		case errors.Is(err, domain.ErrFenced), isBraked(err):
 			return err
 		case errors.Is(err, domain.ErrOutage), errors.Is(err, domain.ErrRetry):
 			// nobody's fault: the same chunk again, in place
@@ -186,6 +226,7 @@ func (p Partition) bisect(ctx context.Context, src Source, pos *Position, next i
 	if err != nil {
 		return err
 	}
+	p.count(pos.Next, &counts)
 	pos.Next = reached
 	p.Report(src, counts)
 	return nil

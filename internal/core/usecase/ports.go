@@ -79,6 +79,7 @@ type Fetched struct {
 // Bounds are the first offset of a partition's log and the one behind its last.
 type Bounds struct {
 	Start, End int64
+	Retention  time.Duration // how long the topic keeps messages: 0 not known, negative without limit
 }
 
 // PartitionLog is one assigned partition, for the time of one assignment.
@@ -107,6 +108,10 @@ type Position struct {
 	Gap         string // the log and the position do not meet: what was found; empty when they do
 	GapAccepted bool   // an operator accepted the gap
 	Halted      string // an operator must release the partition: why; empty when it runs
+	HaltedBy    string // the version of the binary whose brake halted it
+	PassBelow   int64  // an operator released what lies below, the brake lets it pass; PassAll until its owner sees it
+
+	TopicRetention time.Duration // as in Bounds, when the assignment began
 }
 
 // Acceptance is one event that asks to become a charge.
@@ -187,6 +192,9 @@ type Inbox interface {
 	Position(ctx context.Context, src Source) (Position, bool, error)
 	// PutPosition writes the row at the beginning of an assignment, before the first fetch.
 	PutPosition(ctx context.Context, src Source, p Position) error
+	// HaltPartition stops a partition that stands at next, for a reason, by the brake of a version of the binary.
+	// domain.ErrFenced: it does not stand there any more.
+	HaltPartition(ctx context.Context, src Source, next int64, reason, build string) error
 	// MarkHistoryLost sets the control switch: the database was restored to an earlier point.
 	MarkHistoryLost(ctx context.Context, reason string) error
 	// AcceptChunk writes a chunk in one round trip when it is made of new events and plain duplicates.

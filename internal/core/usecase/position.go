@@ -2,6 +2,7 @@ package usecase
 
 import (
 	"fmt"
+	"time"
 
 	"billing/internal/core/domain"
 )
@@ -23,13 +24,19 @@ func ChooseStart(stored *Position, committed int64, log Bounds) Position {
 		stored = &Position{Next: NoOffset}
 	}
 	if stored.GapAccepted { // the log's start, since known events are only duplicates
-		p := Position{Next: log.Start}
+		p := Position{Next: log.Start, TopicRetention: log.Retention}
 		if stored.Next < log.Start {
 			p.RereadBelow = stored.RereadBelow
 		}
 		return p
 	}
-	p := Position{RereadBelow: stored.RereadBelow, Gap: stored.Gap, Halted: stored.Halted}
+	p := Position{
+		RereadBelow: stored.RereadBelow, Gap: stored.Gap, Halted: stored.Halted, HaltedBy: stored.HaltedBy, PassBelow: stored.PassBelow,
+		TopicRetention: log.Retention,
+	}
+	if p.PassBelow == PassAll && p.Halted == "" {
+		p.PassBelow = log.End
+	}
 	switch {
 	case committed < 0:
 		p.Next = log.Start
@@ -67,9 +74,23 @@ func (p *Position) noteGap(gap string, halts bool) {
 		return
 	}
 	p.Gap = gap
+	p.PassBelow = 0 // of a log that is not this one
 	if halts {
-		p.Halted = gap
+		p.Halted, p.HaltedBy = gap, ""
 	}
+}
+
+// OutlivesInbox reports whether a topic keeps messages longer than the inbox remembers them. kept is 0 when it is not known
+// and negative when it is without limit.
+func OutlivesInbox(kept, remembered time.Duration) bool {
+	return remembered > 0 && (kept < 0 || kept > remembered)
+}
+
+func keeps(kept time.Duration) string {
+	if kept < 0 {
+		return "ever"
+	}
+	return kept.String()
 }
 
 // HistoryLost reports whether a stored position shows that the database was restored to an earlier point.

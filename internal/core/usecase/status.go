@@ -75,6 +75,8 @@ type PartitionState struct {
 	GapAccepted bool      `json:"gap_accepted,omitempty"`
 	Halted      string    `json:"halted,omitempty"`
 	UpdatedAt   time.Time `json:"updated_at"`
+
+	TopicRetentionMS int64 `json:"topic_retention_ms,omitempty"` // how long the topic keeps messages; negative: without limit
 }
 
 // ReasonCount counts open dead letters of one reason.
@@ -107,6 +109,8 @@ type Overview struct {
 	DeadLetters     []ReasonCount    `json:"dead_letters"`
 	Inbox           InboxDays        `json:"inbox"`
 	Stuck           []Trouble        `json:"stuck"`
+
+	Retention time.Duration `json:"-"` // how long the inbox remembers, as configured; 0 not known
 }
 
 // Trouble is something that does not move by itself, or not soon enough.
@@ -129,7 +133,7 @@ func (o Overview) FindTrouble() []Trouble {
 			Next: "billing migrate up",
 		})
 	}
-	return slices.Concat(trouble, o.inboxTrouble(), o.switchTrouble(), o.gateTrouble(), o.partitionTrouble(), o.chargeTrouble(), o.outboxTrouble(), o.letterTrouble())
+	return slices.Concat(trouble, o.inboxTrouble(), o.switchTrouble(), o.gateTrouble(), o.partitionTrouble(), o.retentionTrouble(), o.chargeTrouble(), o.outboxTrouble(), o.letterTrouble())
 }
 
 func (o Overview) inboxTrouble() []Trouble {
@@ -173,6 +177,25 @@ func (o Overview) partitionTrouble() []Trouble {
 			continue
 		}
 		trouble = append(trouble, t)
+	}
+	return trouble
+}
+
+// retentionTrouble names each topic once that keeps messages longer than the inbox remembers.
+func (o Overview) retentionTrouble() []Trouble {
+	var trouble []Trouble
+	seen := map[string]bool{}
+	for _, p := range o.Partitions {
+		kept := time.Duration(p.TopicRetentionMS) * time.Millisecond
+		if seen[p.Topic] || !OutlivesInbox(kept, o.Retention) {
+			continue
+		}
+		seen[p.Topic] = true
+		trouble = append(trouble, Trouble{
+			What: "topic " + p.Topic, Why: "it keeps messages for " + keeps(kept) + ", the inbox remembers them for " + o.Retention.String() +
+				": read again from its start it would give dead letters for old orders that were never charged",
+			Next: "raise BILLING_RETENTION",
+		})
 	}
 	return trouble
 }

@@ -74,6 +74,7 @@ func (clock) Sleep(ctx context.Context, d time.Duration) bool {
 type observed struct {
 	mu       sync.Mutex
 	lag      map[string]int64
+	held     map[string]int64
 	owned    map[string]int
 	aborted  int
 	joins    int
@@ -82,7 +83,7 @@ type observed struct {
 }
 
 func newObserved() *observed {
-	return &observed{lag: map[string]int64{}, owned: map[string]int{}}
+	return &observed{lag: map[string]int64{}, held: map[string]int64{}, owned: map[string]int{}}
 }
 
 func (o *observed) do(f func()) {
@@ -98,6 +99,10 @@ func (o *observed) Drained(d time.Duration)        { o.do(func() { o.drains = ap
 
 func (o *observed) Lag(topic string, p int32, n int64) {
 	o.do(func() { o.lag[name(topic, p)] = n })
+}
+
+func (o *observed) HeldBack(topic string, p int32, n int64) {
+	o.do(func() { o.held[name(topic, p)] = n })
 }
 
 func (o *observed) AbortedRecords(_ string, _ int32, n int) {

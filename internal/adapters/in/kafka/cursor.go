@@ -19,6 +19,7 @@ type cursor struct {
 	next     int64 // behind everything that was looked at
 	raw      []byte
 	stable   int64                       // the last stable offset of the answer
+	high     int64                       // its high watermark
 	pending  []fetch.ResponseTransaction // aborted transactions whose first record is still ahead
 	aborted  map[int64]bool              // producers inside an aborted transaction
 	records  *recordReader               // of the batch at hand
@@ -30,7 +31,7 @@ type cursor struct {
 
 func newCursor(offset int64, p *fetchResponsePartition) *cursor {
 	c := &cursor{
-		start: offset, next: offset, raw: p.Records, stable: p.LastStableOffset,
+		start: offset, next: offset, raw: p.Records, stable: p.LastStableOffset, high: p.HighWatermark,
 		pending: p.AbortedTransactions, aborted: map[int64]bool{}, answered: len(p.Records) > 0,
 	}
 	slices.SortFunc(c.pending, func(a, b fetch.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })

@@ -196,6 +196,10 @@ func TestFetchStaysBelowAnOpenTransactionAndPassesMarkersWhenItEnds(t *testing.T
 	if err != nil || len(fetched.Deliveries) != 0 || fetched.Next != 0 {
 		t.Fatalf("inside a transaction: %+v, %v", fetched, err)
 	}
+	seen := l.observer.(*observed)
+	if held := seen.held["orders/0"]; held != 1 {
+		t.Errorf("%d offsets are held back by the open transaction, want 1", held)
+	}
 	if err := client.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +210,10 @@ func TestFetchStaysBelowAnOpenTransactionAndPassesMarkersWhenItEnds(t *testing.T
 	if len(fetched.Deliveries) != 0 {
 		t.Fatalf("delivered %+v", fetched.Deliveries)
 	}
-	if seen := l.observer.(*observed); seen.aborted != 1 {
+	if held := seen.held["orders/0"]; held != 0 {
+		t.Errorf("%d offsets are held back behind the transaction's end", held)
+	}
+	if seen.aborted != 1 {
 		t.Fatalf("counted %d aborted records, want 1", seen.aborted)
 	}
 }

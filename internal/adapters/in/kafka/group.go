@@ -167,7 +167,9 @@ func (g *Group) start(ctx context.Context, gen *kafka.Generation, found topics, 
 			assigned[topic] = append(assigned[topic], p.ID)
 			src := usecase.Source{ClusterID: found.clusterID, Group: g.ID, Topic: topic, Partition: int32(p.ID)} //nolint:gosec // from an int32
 			committed := max(p.Offset, -1)                                                                       // the client writes -2 where nothing is committed
-			gen.Start(func(revoked context.Context) { g.partition(ctx, revoked, gen, src, committed, leave) })
+			gen.Start(func(revoked context.Context) {
+				g.partition(ctx, revoked, gen, src, committed, found.retention[src.Topic], leave)
+			})
 		}
 		slices.Sort(assigned[topic])
 	}
@@ -177,7 +179,7 @@ func (g *Group) start(ctx context.Context, gen *kafka.Generation, found topics, 
 }
 
 // partition runs the handler of one partition until it is revoked.
-func (g *Group) partition(ctx, revoked context.Context, gen *kafka.Generation, src usecase.Source, committed int64, leave context.CancelCauseFunc) {
+func (g *Group) partition(ctx, revoked context.Context, gen *kafka.Generation, src usecase.Source, committed int64, kept time.Duration, leave context.CancelCauseFunc) {
 	// The generation's context ends with an error of its own; handlers shall see a plain cancellation.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -191,6 +193,7 @@ func (g *Group) partition(ctx, revoked context.Context, gen *kafka.Generation, s
 	defer end()
 
 	log := g.newLog(life, gen, src, committed)
+	log.retention = kept
 	g.Observer.Assigned(src.Topic, src.Partition)
 	g.handle(life, src, log)
 	log.close()

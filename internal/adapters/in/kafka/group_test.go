@@ -486,6 +486,51 @@ func TestMissingTopicsAreWaitedForWithoutJoining(t *testing.T) {
 	}
 }
 
+// Compaction removes all but the last message of a key: an order would be gone before anybody read it.
+func TestACompactedTopicIsRefusedAndDisturbsNoOther(t *testing.T) {
+	t.Parallel()
+	onEachKafka(t, func(t *testing.T, brokers []string) {
+		t.Helper()
+		topic, compacted := newTopic(t, brokers, 1), testkit.UniqueName("compacted")
+		testkit.CreateTopic(t, brokers, compacted, 1, map[string]string{"cleanup.policy": "compact,delete"})
+		testkit.Produce(t, brokers, numbered(topic, 1, 3)...)
+		s := newService()
+		m := newMember(t, brokers, testkit.UniqueName("group"), s.handle, topic, compacted).start(t)
+		eventually(t, 15*time.Second, "the other topic is read", func() bool { n, _ := s.count(); return n == 3 })
+		s.do(func() {
+			if len(s.sources) != 1 {
+				t.Errorf("read %v", s.sources)
+			}
+		})
+		if n := strings.Count(m.log.String(), "compacted topics are refused"); n != 1 {
+			t.Errorf("said %d times that a compacted topic is refused:\n%s", n, m.log)
+		}
+	})
+}
+
+func TestTheRetentionOfATopicIsKnownWithItsBounds(t *testing.T) {
+	t.Parallel()
+	onEachKafka(t, func(t *testing.T, brokers []string) {
+		t.Helper()
+		for ms, want := range map[string]time.Duration{"3600000": time.Hour, "-1": -time.Millisecond, "9223372036854775807": time.Duration(maxRetentionMS) * time.Millisecond} {
+			topic, kept := testkit.UniqueName("kept"), make(chan time.Duration, 1)
+			testkit.CreateTopic(t, brokers, topic, 1, map[string]string{"retention.ms": ms})
+			handle := func(ctx context.Context, _ usecase.Source, log usecase.PartitionLog, _ int64) error {
+				bounds, err := log.Bounds(ctx)
+				if err == nil {
+					kept <- bounds.Retention
+				}
+				<-ctx.Done()
+				return err
+			}
+			newMember(t, brokers, testkit.UniqueName("group"), handle, topic).start(t)
+			if got := <-kept; got != want {
+				t.Errorf("retention.ms=%s is %s, want %s", ms, got, want)
+			}
+		}
+	})
+}
+
 func TestTroubleWithTheGroupIsNoStormAndSaidOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))

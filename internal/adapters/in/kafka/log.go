@@ -52,9 +52,10 @@ type Log struct {
 	flying bool       // a background fetch was started and its chunk not taken yet
 	cursor *cursor    // what the last answer still holds; the background fetch owns it while flying
 
-	committed int64 // last offset committed in this assignment, or the one it began with
-	over      bool  // the broker, or a dead connection, ended the assignment
-	gone      bool  // the topic was deleted
+	retention time.Duration // of the topic, as far as the broker told
+	committed int64         // last offset committed in this assignment, or the one it began with
+	over      bool          // the broker, or a dead connection, ended the assignment
+	gone      bool          // the topic was deleted
 }
 
 // ahead is a chunk fetched in the background.
@@ -97,7 +98,7 @@ func (l *Log) bounds(ctx context.Context) (usecase.Bounds, error) {
 			return usecase.Bounds{}, p.Error
 		}
 		if p.FirstOffset >= 0 && p.LastOffset >= p.FirstOffset {
-			return usecase.Bounds{Start: p.FirstOffset, End: p.LastOffset}, nil
+			return usecase.Bounds{Start: p.FirstOffset, End: p.LastOffset, Retention: l.retention}, nil
 		}
 	}
 	return usecase.Bounds{}, kafka.Unknown
@@ -197,6 +198,7 @@ func (l *Log) report(c *cursor) {
 		c.holes = 0
 	}
 	l.observer.Lag(l.topic, l.partition, max(0, c.stable-c.next))
+	l.observer.HeldBack(l.topic, l.partition, max(0, c.high-c.stable))
 }
 
 func messageSize(m usecase.Message) int {

@@ -11,6 +11,8 @@ type Observer interface {
 	Revoked(topic string, partition int32)
 	// Lag tells how many offsets lie between the position and the last stable offset.
 	Lag(topic string, partition int32, n int64)
+	// HeldBack tells how many offsets lie behind the last stable one: a transaction that stays open holds them back.
+	HeldBack(topic string, partition int32, n int64)
 	// AbortedRecords counts records of aborted transactions that were passed over.
 	AbortedRecords(topic string, partition int32, n int)
 	// Rebalanced is called once for each generation that was joined.

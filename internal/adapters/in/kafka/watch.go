@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 )
+
+// maxRetentionMS is the longest time that a duration can hold: topics without a limit may say the largest number.
+const maxRetentionMS = math.MaxInt64 / int64(time.Millisecond)
 
 // settle is how long a change must last: a broker tells of a new topic before all others know it.
 const settle = 2 * time.Second
@@ -21,7 +26,9 @@ type topics struct {
 	clusterID  string
 	joined     []string       // those that exist
 	missing    []string       // event topics that do not
+	compacted  []string       // topics that exist and are refused
 	partitions map[string]int // of the existing ones
+	retention  map[string]time.Duration
 }
 
 // find asks the cluster. The transport answers from its cache, which is at most its MetadataTTL old.
@@ -35,14 +42,54 @@ func (g *Group) find(ctx context.Context) (topics, error) {
 	for _, t := range answer.Topics {
 		switch {
 		case t.Error == nil && len(t.Partitions) > 0:
-			found.joined = append(found.joined, t.Name)
 			found.partitions[t.Name] = len(t.Partitions)
 		case slices.Contains(g.Topics, t.Name):
 			found.missing = append(found.missing, t.Name)
 		}
 	}
+	g.configs(ctx, &found)
+	for name := range found.partitions {
+		if !slices.Contains(found.compacted, name) {
+			found.joined = append(found.joined, name)
+		}
+	}
 	slices.Sort(found.joined)
 	return found, nil
+}
+
+// configs asks how the topics that exist are cleaned up. Where the broker does not tell, because of its rights, the topics
+// are taken as they are.
+func (g *Group) configs(ctx context.Context, found *topics) {
+	found.retention = map[string]time.Duration{}
+	request := &kafka.DescribeConfigsRequest{}
+	for name := range found.partitions {
+		request.Resources = append(request.Resources, kafka.DescribeConfigRequestResource{
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: name, ConfigNames: []string{"cleanup.policy", "retention.ms"},
+		})
+	}
+	if len(request.Resources) == 0 {
+		return
+	}
+	answer, err := g.client().DescribeConfigs(ctx, request)
+	if err != nil {
+		g.Log.DebugContext(ctx, "configurations of topics cannot be read", "error", err)
+		return
+	}
+	for _, resource := range answer.Resources {
+		for _, entry := range resource.ConfigEntries {
+			switch entry.ConfigName {
+			case "cleanup.policy":
+				if strings.Contains(entry.ConfigValue, "compact") {
+					found.compacted = append(found.compacted, resource.ResourceName)
+				}
+			case "retention.ms":
+				if ms, err := strconv.ParseInt(entry.ConfigValue, 10, 64); err == nil {
+					found.retention[resource.ResourceName] = time.Duration(max(min(ms, maxRetentionMS), -1)) * time.Millisecond
+				}
+			}
+		}
+	}
+	slices.Sort(found.compacted)
 }
 
 // awaitTopics waits until at least one event topic exists; a missing one does not hold up the others.
@@ -55,12 +102,14 @@ func (g *Group) awaitTopics(ctx context.Context, why *reason) (topics, bool) {
 			return topics{}, false
 		case err != nil:
 			why.warn("waiting for the brokers", g.cause(ctx, err))
+		case len(found.compacted) > 0:
+			why.warn("compacted topics are refused, since compaction removes orders: set cleanup.policy=delete", strings.Join(found.compacted, ","))
 		case len(found.missing) > 0:
 			why.warn("event topics are missing, or may not be described", strings.Join(found.missing, ","))
 		default:
 			why.over("all event topics exist")
 		}
-		if err == nil && len(found.missing) < len(g.Topics) {
+		if err == nil && slices.ContainsFunc(found.joined, func(name string) bool { return slices.Contains(g.Topics, name) }) {
 			return found, true
 		}
 		if !g.Clock.Sleep(ctx, joinPause) {

@@ -182,7 +182,7 @@ func (s *Store) Partitions(ctx context.Context, src usecase.Source) ([]usecase.P
 }
 
 func scanPartition(row pgx.CollectableRow) (p usecase.PartitionState, err error) {
-	err = row.Scan(&p.ClusterID, &p.Group, &p.Topic, &p.Partition, &p.Next, &p.RereadBelow, &p.Gap, &p.GapAccepted, &p.Halted, &p.UpdatedAt)
+	err = row.Scan(&p.ClusterID, &p.Group, &p.Topic, &p.Partition, &p.Next, &p.RereadBelow, &p.Gap, &p.GapAccepted, &p.Halted, &p.UpdatedAt, &p.TopicRetentionMS)
 	return p, err //nolint:wrapcheck // the caller wraps it
 }
 
@@ -204,7 +204,7 @@ func (s *Store) ActOnPartition(ctx context.Context, src usecase.Source, action u
 			return err //nolint:wrapcheck // a refusal says all
 		}
 		if _, err := tx.Exec(ctx, putPositionSQL, src.ClusterID, src.Group, src.Topic, src.Partition,
-			is.Next, is.RereadBelow, is.Gap, is.GapAccepted, is.Halted); err != nil {
+			is.Next, is.RereadBelow, is.Gap, is.GapAccepted, is.Halted, nil, nil, nil); err != nil {
 			return wrap("write the position", err)
 		}
 		target := fmt.Sprintf("%s/%s %s/%d from %d to %d, halted %q, gap %q",

@@ -27,10 +27,10 @@ const finishedPage = 50_000
 // Stats implements usecase.StatsReader.
 func (s *Store) Stats(ctx context.Context, keyWindow time.Duration) (usecase.Stats, error) {
 	stats := usecase.Stats{Violations: map[string]int64{}, Switches: map[usecase.Switch]bool{}}
-	var gaps int64
+	var gaps, halted int64
 	var switches []usecase.SwitchState
 	batch := &pgx.Batch{}
-	batch.Queue(statsNowSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&stats.Now, &gaps) })
+	batch.Queue(statsNowSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&stats.Now, &gaps, &halted) })
 	queueWaiting(batch, &stats, keyWindow)
 	collect(batch, statsOutboxSQL, scanOutboxCount, &stats.Outbox)
 	collect(batch, statsSwitchesSQL, scanSwitch, &switches)
@@ -38,6 +38,7 @@ func (s *Store) Stats(ctx context.Context, keyWindow time.Duration) (usecase.Sta
 		return usecase.Stats{}, wrap("read figures", err)
 	}
 	stats.Violations[usecase.RulePositionBeyondLog] = gaps
+	stats.Violations[usecase.RulePartitionHalted] = halted
 	for _, on := range switches {
 		stats.Switches[on.Name] = true
 	}
@@ -128,10 +129,10 @@ func (s *Store) Finished(ctx context.Context) ([]usecase.ChargeCount, error) {
 func (s *Store) Overview(ctx context.Context, keyWindow time.Duration) (usecase.Overview, error) {
 	var o usecase.Overview
 	var stats usecase.Stats
-	var gaps int64
+	var gaps, halted int64
 	var oldest, newest *time.Time
 	batch := &pgx.Batch{}
-	batch.Queue(statsNowSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&o.Now, &gaps) })
+	batch.Queue(statsNowSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&o.Now, &gaps, &halted) })
 	queueWaiting(batch, &stats, keyWindow)
 	collect(batch, statsOutboxSQL, scanOutboxCount, &o.Outbox)
 	collect(batch, statsSwitchesSQL, scanSwitch, &o.Switches)
