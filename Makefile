@@ -40,7 +40,7 @@ test: ## Run all tests on real PostgreSQL and Apache Kafka
 	$(WITH) $(GO) test -race -shuffle=on -count=1 -timeout 20m ./...
 
 .PHONY: check
-check: test lint generated ## Everything that CI runs
+check: test lint generated check-deploy ## Everything that CI runs
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Lint with the pinned golangci-lint
@@ -71,6 +71,27 @@ fuzz: ## Fuzz the decoder for 30 seconds
 cover: ## Write coverage to cover.out and print the total
 	$(WITH) $(GO) test -count=1 -coverpkg=./internal/...,./cmd/billing -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -1
+
+.PHONY: tools
+tools: $(GOLANGCI) ## Install the pinned tools of lint and check-deploy into .tools/
+	deploy/checks/tools.sh
+
+.PHONY: check-deploy
+check-deploy: ## Check image, manifests, alerts and dashboard without a cluster (Debian: prometheus buildah busybox-static)
+	deploy/checks/check.sh
+
+# The first engine that works here.
+ENGINE ?= $(firstword $(foreach e,docker podman buildah,$(shell $(e) info >/dev/null 2>&1 && echo $(e))))
+IMAGE ?= billing
+
+.PHONY: image
+image: ## Build the image by docker, podman or buildah (IMAGE=billing, ENGINE=)
+	@test -n '$(ENGINE)' || { echo 'no docker, podman or buildah works here; make check-deploy builds the image without an engine' >&2; exit 1; }
+	$(ENGINE) build --build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' --target billing -t '$(IMAGE):$(VERSION)' .
+
+.PHONY: figures
+figures: build ## Print image size, time from start to ready, and idle memory
+	@$(GO) run ./internal/proof/deploy/figures $(BIN)/billing
 
 .PHONY: kafka-up
 kafka-up: ## Start a developer's Apache Kafka (needs Java 17 and Maven)

@@ -15,9 +15,10 @@ const (
 )
 
 func submatches(pattern, text string) []string {
-	var found []string
-	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-		found = append(found, match[1])
+	matches := regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1)
+	found := make([]string, len(matches))
+	for i, match := range matches {
+		found[i] = match[1]
 	}
 	return found
 }

@@ -21,7 +21,7 @@ func TestCommandsOfTheRunbookExist(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			var verbs []string
-			for _, part := range strings.Fields(command) {
+			for part := range strings.FieldsSeq(command) {
 				if !word.MatchString(part) {
 					break
 				}
