@@ -251,9 +251,9 @@ BEGIN
         IF NOT has_function_privilege('billing_app', 'billing_purge_dead_letters(interval, bigint, integer)', 'EXECUTE') THEN
             EXECUTE format('GRANT USAGE ON SCHEMA %I TO billing_app', s);
             GRANT SELECT ON charge, charge_attempt, charge_event, outbox, dead_letter, processed_event, consumer_position, idempotency_key,
-                            control, operator_action, outbox_state, goose_db_version TO billing_app;
+                            control, operator_action, process, outbox_state, goose_db_version TO billing_app;
             GRANT INSERT ON charge, charge_attempt, charge_event, outbox, dead_letter, processed_event, consumer_position, idempotency_key,
-                            control, operator_action TO billing_app;
+                            control, operator_action, process TO billing_app;
             -- What a charge is about never changes, and neither does what was written down about it.
             GRANT UPDATE (status, last_outcome, reason, provider_account, provider_ref, attempts, first_sent_at, pending_since, version,
                           holds_order, updated_at) ON charge TO billing_app;
@@ -262,8 +262,8 @@ BEGIN
             GRANT UPDATE (status, run_at, attempt) ON outbox TO billing_app;
             GRANT UPDATE (status, resolved_at, resolved_by, resolved_reason, published_at) ON dead_letter TO billing_app;
             GRANT UPDATE (duplicate_of) ON processed_event TO billing_app;
-            GRANT UPDATE ON consumer_position, idempotency_key TO billing_app;
-            GRANT DELETE ON outbox, processed_event, idempotency_key, control TO billing_app;
+            GRANT UPDATE ON consumer_position, idempotency_key, process TO billing_app;
+            GRANT DELETE ON outbox, processed_event, idempotency_key, control, process TO billing_app;
             GRANT EXECUTE ON FUNCTION billing_create_partitions(interval, interval), billing_drop_partition(interval),
                 billing_purge_attempts(interval, uuid, integer), billing_purge_history(interval, bigint, integer),
                 billing_purge_dead_letters(interval, bigint, integer) TO billing_app;
@@ -282,8 +282,8 @@ BEGIN
                           resolved_by, resolved_reason, published_at, created_at, masked) ON dead_letter TO billing_readonly;
             GRANT SELECT (id, channel, status, event_type, topic, event_id, version, dead_letter_id, run_at, attempt, created_at)
                 ON outbox TO billing_readonly;
-            GRANT SELECT ON charge, charge_attempt, charge_event, processed_event, consumer_position, control, operator_action, goose_db_version
-                TO billing_readonly;
+            GRANT SELECT ON charge, charge_attempt, charge_event, processed_event, consumer_position, control, operator_action, process,
+                            goose_db_version TO billing_readonly;
             GRANT SELECT ON outbox_state TO billing_readonly;
         END IF;
     END IF;

@@ -57,7 +57,7 @@ an administrator makes later get their rights at the next run.`,
 
 func newMigrateStatusCommand(environ []string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "status",
+		Use:     "status",
 		Short:   "List migrations, applied and pending",
 		Example: `  billing migrate status`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,0 +1,3 @@
+-- $1 period in seconds $2 after, empty for the beginning $3 rows
+SELECT purged, coalesce(next::text, '')
+  FROM billing_purge_history(make_interval(secs => $1::float8), coalesce(nullif($2, ''), '0')::bigint, $3)
