@@ -23,6 +23,7 @@ const (
 const (
 	jobMaintain = "maintenance"
 	jobStats    = "stats"
+	jobKeys     = "keys"
 )
 
 // background builds the loops beside the roles: figures for metrics in every process, and the inbox's
@@ -30,7 +31,7 @@ const (
 func (s *service) background() []part {
 	list := []part{s.loop("stats", statsEvery, s.statsStep()), s.presence()}
 	if s.cfg.Roles.Has(RoleMaintenance) {
-		list = append(list, s.loop("finished", statsEvery, s.finishedStep()), s.maintenance(), s.forgetProcesses())
+		list = append(list, s.loop("finished", statsEvery, s.finishedStep()), s.maintenance(), s.forgetKeys(), s.forgetProcesses())
 	}
 	return list
 }
@@ -127,7 +128,7 @@ func (s *service) maintenance() part {
 func (s *service) expect() {
 	names := observe.Names{
 		Topics: []string{s.cfg.KafkaResultsTopic, s.cfg.KafkaDeadLetterTopic},
-		Jobs:   []string{jobMaintain, jobStats},
+		Jobs:   []string{jobMaintain, jobStats, jobKeys},
 	}
 	for _, topic := range s.cfg.KafkaTopics {
 		names.Topics = append(names.Topics, usecase.RetryTopic(topic, s.cfg.KafkaGroup))

@@ -57,7 +57,9 @@ type Config struct {
 	HTTPAddr        string        `envconfig:"BILLING_HTTP_ADDR" default:":8080" part:"serve" desc:"address of the API, host:port; port 0 picks a free one and logs it"`
 	OpsAddr         string        `envconfig:"BILLING_OPS_ADDR" default:":9090" part:"serve" desc:"address of metrics and health, host:port; port 0 picks a free one and logs it"`
 	PprofAddr       string        `envconfig:"BILLING_PPROF_ADDR" part:"serve" desc:"address of profiles, loopback only; empty = off"`
-	APITokensFile   string        `envconfig:"BILLING_API_TOKENS_FILE" need:"with api" part:"serve" desc:"JSON file with the API's clients, token hashes and scopes"`
+	APITokensFile   string        `envconfig:"BILLING_API_TOKENS_FILE" need:"with api" part:"serve" desc:"JSON file with the API's clients, token hashes and scopes; read again when it changes"`
+	APIRate         float64       `envconfig:"BILLING_API_RATE" default:"100" part:"serve" desc:"API requests per second of one client to this process; 0 = no limit"`
+	KeyTTL          time.Duration `envconfig:"BILLING_IDEMPOTENCY_KEY_TTL" default:"24h" part:"serve" desc:"how long the API remembers an Idempotency-Key with its answer, at least 1h"`
 	ShutdownTimeout time.Duration `envconfig:"BILLING_SHUTDOWN_TIMEOUT" default:"25s" part:"serve" desc:"time to stop, at least 5s; then the process ends with code 1"`
 
 	LogLevel  string `envconfig:"BILLING_LOG_LEVEL" default:"info" part:"log" desc:"debug, info, warn or error"`

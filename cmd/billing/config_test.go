@@ -115,7 +115,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 		ProviderAccount: "default", ProviderURL: "https://p", ProviderTimeout: 10 * time.Second, ProviderConcurrency: 64,
 		ProviderKeyWindow: 24 * time.Hour, ProviderLookup: true, PendingMax: 72 * time.Hour, ChargeLease: 30 * time.Second,
 		RetryMin: 500 * time.Millisecond, RetryMax: 5 * time.Minute, DefaultCurrency: "RUB", MaxAmountMinor: 1_000_000_000,
-		DeadLetterBrake: 0.5, RelayLease: 30 * time.Second, HTTPAddr: ":8080", OpsAddr: ":9090", ShutdownTimeout: 25 * time.Second,
+		DeadLetterBrake: 0.5, RelayLease: 30 * time.Second, APIRate: 100, KeyTTL: 24 * time.Hour, HTTPAddr: ":8080", OpsAddr: ":9090", ShutdownTimeout: 25 * time.Second,
 		LogLevel: "info", LogFormat: "json",
 	}
 	if !reflect.DeepEqual(cfg, want) {

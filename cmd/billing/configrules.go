@@ -23,6 +23,7 @@ const (
 	minSessionTimeout  = 6 * time.Second
 	minRelayLease      = 10 * time.Second
 	minShutdownTimeout = 5 * time.Second
+	minKeyTTL          = time.Hour
 	leaseMargin        = 5 * time.Second // to settle, on top of two timeouts
 )
 

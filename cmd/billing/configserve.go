@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"net"
 	"net/netip"
 	"strconv"
@@ -14,6 +15,12 @@ func (l *loader) checkServe() {
 	}
 	if l.cfg.ShutdownTimeout < minShutdownTimeout {
 		l.bound("BILLING_SHUTDOWN_TIMEOUT", "want at least %s", minShutdownTimeout)
+	}
+	if !(l.cfg.APIRate >= 0) || math.IsInf(l.cfg.APIRate, 1) { // NaN too
+		l.bound("BILLING_API_RATE", "want 0 or more")
+	}
+	if l.cfg.KeyTTL < minKeyTTL {
+		l.bound("BILLING_IDEMPOTENCY_KEY_TTL", "want at least %s", minKeyTTL)
 	}
 	if !hostPort(l.cfg.HTTPAddr, true) {
 		l.bound("BILLING_HTTP_ADDR", "is not host:port, want for example :8080")
@@ -49,6 +56,7 @@ func (l *loader) checkRoles() {
 	}
 	if l.cfg.Roles.Has(RoleAPI) {
 		l.readable("BILLING_API_TOKENS_FILE", l.cfg.APITokensFile)
+		l.checkTokens()
 	}
 }
 

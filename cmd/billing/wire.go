@@ -253,5 +253,12 @@ func (s *service) parts() (list []part, closeParts func(), err error) {
 		}
 		list, closers = append(list, p), append(closers, stop)
 	}
+	if s.cfg.Roles.Has(RoleAPI) {
+		p, err := s.api()
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, p)
+	}
 	return append(list, s.background()...), closeParts, nil
 }

@@ -3,7 +3,7 @@ package http_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"billing/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }

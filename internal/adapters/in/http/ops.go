@@ -150,6 +150,7 @@ type endpoint struct {
 	addr     string
 	listener net.Listener
 	drain    time.Duration
+	conns    int // at most so many connections at once, 0 = no limit
 }
 
 // serve runs srv until ctx is done, then lets requests in flight end within the drain time and cuts
@@ -164,6 +165,9 @@ func serve(ctx context.Context, log *slog.Logger, at endpoint, srv *http.Server)
 			}
 			return fmt.Errorf("listen for %s: %w", at.name, err)
 		}
+	}
+	if at.conns > 0 {
+		listener = limitConns(listener, at.conns)
 	}
 	limit(srv)
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
