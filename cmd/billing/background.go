@@ -33,6 +33,9 @@ func (s *service) background() []part {
 	if s.cfg.Roles.Has(RoleMaintenance) {
 		list = append(list, s.loop("finished", statsEvery, s.finishedStep()), s.maintenance(), s.forgetKeys(), s.forgetProcesses())
 	}
+	if s.cfg.Roles.Has(RoleMaintenance) {
+		list = append(list, s.retention(), s.auditing())
+	}
 	return list
 }
 

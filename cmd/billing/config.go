@@ -14,6 +14,10 @@ type Config struct {
 	Retention        time.Duration `envconfig:"BILLING_RETENTION" default:"168h" part:"database" desc:"how long the inbox remembers EventIDs, at least 1h; older ids are refused. Keep it above the retention.ms of the event topics"`
 	ClockSkew        time.Duration `envconfig:"BILLING_CLOCK_SKEW" default:"24h" part:"database" desc:"how far ahead of the database's clock an EventID may be, at most 72h"`
 
+	RetentionAttempts    time.Duration `envconfig:"BILLING_RETENTION_ATTEMPTS" default:"0s" part:"database" desc:"how long attempts of final charges are kept, at least 24h; 0 = for ever"`
+	RetentionHistory     time.Duration `envconfig:"BILLING_RETENTION_HISTORY" default:"0s" part:"database" desc:"how long the published history of final charges is kept, at least 24h; 0 = for ever"`
+	RetentionDeadLetters time.Duration `envconfig:"BILLING_RETENTION_DEAD_LETTERS" default:"2160h" part:"database" desc:"how long replayed and discarded dead letters are kept, at least 24h; 0 = for ever"`
+
 	KafkaBrokers          List          `envconfig:"BILLING_KAFKA_BROKERS" need:"with consumer or relay" part:"kafka" desc:"brokers to start from, host:port separated by commas"`
 	KafkaTopics           List          `envconfig:"BILLING_KAFKA_TOPICS" default:"order-service.order.confirmed" part:"kafka" desc:"topics with order events, separated by commas"`
 	KafkaGroup            string        `envconfig:"BILLING_KAFKA_GROUP" default:"billing-order-confirmed" part:"kafka" desc:"consumer group; also names the inbox rows and the retry topics"`

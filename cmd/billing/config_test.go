@@ -108,7 +108,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	}
 	want := Config{
 		Roles: Roles{"consumer", "charger", "relay", "maintenance"}, DatabaseURL: "postgres://db/billing", DatabaseMaxConns: 16,
-		Retention: 168 * time.Hour, ClockSkew: 24 * time.Hour, KafkaBrokers: List{"k:1"},
+		Retention: 168 * time.Hour, RetentionDeadLetters: 2160 * time.Hour, ClockSkew: 24 * time.Hour, KafkaBrokers: List{"k:1"},
 		KafkaTopics: List{"order-service.order.confirmed"}, KafkaGroup: "billing-order-confirmed", KafkaClientID: "billing",
 		KafkaResultsTopic: "billing.charge-results", KafkaDeadLetterTopic: "billing.order-confirmed.dlq",
 		KafkaRetryDelays: Delays{10 * time.Second, time.Minute, 10 * time.Minute}, KafkaSessionTimeout: 15 * time.Second,

@@ -59,6 +59,14 @@ func (l *loader) checkDatabase() {
 	if l.cfg.Retention < minRetention {
 		l.bound("BILLING_RETENTION", "want at least %s", minRetention)
 	}
+	for variable, period := range map[string]time.Duration{
+		"BILLING_RETENTION_ATTEMPTS": l.cfg.RetentionAttempts, "BILLING_RETENTION_HISTORY": l.cfg.RetentionHistory,
+		"BILLING_RETENTION_DEAD_LETTERS": l.cfg.RetentionDeadLetters,
+	} {
+		if period != 0 && period < minRemains {
+			l.bound(variable, "want at least %s, or 0 for ever", minRemains)
+		}
+	}
 	if l.cfg.ClockSkew < 0 || l.cfg.ClockSkew > maxClockSkew {
 		l.bound("BILLING_CLOCK_SKEW", "want 0s to %s", maxClockSkew)
 	}

@@ -29,7 +29,8 @@ var (
 	settledTo     = []string{
 		string(domain.StatusSucceeded), string(domain.StatusDeclined), string(domain.StatusParked), string(domain.StatusCancelled),
 	}
-	waitingIn = []string{string(domain.StatusRequested), string(domain.StatusParked)}
+	purgedKinds = []string{"attempts", "history", "dead_letters", "keys"}
+	waitingIn   = []string{string(domain.StatusRequested), string(domain.StatusParked)}
 
 	lastTurn = MetricDoc{
 		Name: "billing_worker_last_turn_timestamp_seconds", Type: "gauge", Labels: []string{"loop"},
@@ -71,6 +72,7 @@ type Metrics struct {
 	commitFailures, httpRequests            *prometheus.CounterVec
 	httpSeconds                             *prometheus.HistogramVec
 	invariants, jobSuccess                  *prometheus.GaugeVec
+	purged                                  *prometheus.CounterVec
 	chargingPaused, clockSkew               prometheus.Gauge
 
 	mu       sync.Mutex // guards assigned
@@ -203,6 +205,8 @@ func (m *Metrics) addService(c *catalog, build BuildInfo) {
 		"1 while an operator has stopped charging.").WithLabelValues()
 	m.jobSuccess = c.gauge("billing_job_last_success_timestamp_seconds",
 		"When each job last succeeded; 0 = not since the start.", "job")
+	m.purged = zeroCounters(c.counter("billing_purged_rows_total",
+		"Rows deleted because their retention was over, by kind.", "kind"), purgedKinds)
 	m.clockSkew = c.gauge("billing_database_clock_skew_seconds",
 		"The database's clock minus this process's clock.").WithLabelValues()
 	c.gauge("billing_build_info", "1, labelled by the running binary.", "version", "revision", "goversion").

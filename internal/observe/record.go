@@ -181,6 +181,9 @@ func (m *Metrics) JobSucceeded(job string, at time.Time) {
 	m.jobSuccess.WithLabelValues(job).Set(unixSeconds(at))
 }
 
+// Purged counts rows that were deleted because their retention was over.
+func (m *Metrics) Purged(kind string, n int) { m.purged.WithLabelValues(kind).Add(float64(n)) }
+
 // ClockSkew shows the database's clock minus this process's.
 func (m *Metrics) ClockSkew(d time.Duration) { m.clockSkew.Set(d.Seconds()) }
 

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"billing/internal/core/usecase"
+	"billing/internal/worker"
+)
+
+const (
+	jobRetention = "retention"
+	jobAudit     = "audit"
+
+	// seldomTurn is how often a loop turns whose job is seldom due.
+	seldomTurn = 30 * time.Second
+
+	sweepEvery = time.Hour
+	sweepRows  = 1000
+	sweepPause = 20 * time.Millisecond
+
+	auditAtLeastEvery = 5 * time.Minute
+	// auditShare bounds what the audit costs: it rests twenty times as long as it took.
+	auditShare = 20
+)
+
+// seldom is a loop for a job that rests longer than a loop may stand still. The job calls turn while it works, and
+// returns how long it rests.
+func (s *service) seldom(name string, job func(ctx context.Context, turn func()) (rest time.Duration, err error)) part {
+	beat := s.liveness.Register(name)
+	var due time.Time
+	l := worker.Loop{
+		Name: name, Idle: seldomTurn, Max: 2 * seldomTurn, Clock: s.clock, Log: s.log, Turn: beat.Beat,
+		Step: func(ctx context.Context) (bool, error) {
+			if s.clock.Now().Before(due) {
+				return false, nil
+			}
+			rest, err := job(ctx, beat.Beat)
+			if err != nil || ctx.Err() != nil {
+				return false, err
+			}
+			s.metrics.JobSucceeded(name, s.clock.Now())
+			due = s.clock.Now().Add(rest)
+			return false, nil
+		},
+	}
+	run := func(ctx context.Context) error {
+		defer beat.Stop()
+		return l.Run(ctx)
+	}
+	return part{name, run}
+}
+
+// retention deletes what is over, for the maintenance role.
+func (s *service) retention() part {
+	return s.seldom(jobRetention, func(ctx context.Context, turn func()) (time.Duration, error) {
+		r := usecase.Retention{
+			Store: s.inbox, Rows: sweepRows, Pause: sweepPause, Timeout: dbTimeout, Clock: s.clock,
+			Periods: map[usecase.Remains]time.Duration{
+				usecase.RemainsAttempts: s.cfg.RetentionAttempts, usecase.RemainsHistory: s.cfg.RetentionHistory,
+				usecase.RemainsDeadLetters: s.cfg.RetentionDeadLetters,
+			},
+			Report: func(kind usecase.Remains, deleted int) {
+				turn()
+				s.metrics.Purged(string(kind), deleted)
+			},
+		}
+		return sweepEvery, r.Sweep(ctx)
+	})
+}
+
+// auditing runs the rules on our own tables again and again and shows what they find, for the maintenance role.
+func (s *service) auditing() part {
+	return s.seldom(jobAudit, func(ctx context.Context, turn func()) (time.Duration, error) {
+		before := s.clock.Now()
+		audit := newAudit(s.cfg, s.inbox)
+		audit.Progress = func(usecase.AuditProgress) { turn() }
+		report, err := audit.Run(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for rule, n := range report.Counts() {
+			s.metrics.Violations(rule, int(n))
+		}
+		return max(auditAtLeastEvery, auditShare*s.clock.Now().Sub(before)), nil
+	})
+}
