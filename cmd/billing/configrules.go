@@ -19,6 +19,7 @@ import (
 const (
 	minConns           = 4
 	minRetention       = time.Hour
+	minRemains         = 24 * time.Hour
 	maxClockSkew       = 72 * time.Hour
 	minSessionTimeout  = 6 * time.Second
 	minRelayLease      = 10 * time.Second
