@@ -26,49 +26,56 @@ type broker struct {
 	close  func() error
 }
 
-func startBroker(ctx context.Context, kind string) (*broker, error) {
-	switch kind {
-	case "apache":
-		return startApache(ctx)
-	case "kfake":
-		return startFake()
-	}
-	return nil, fmt.Errorf("kafka is %q, want apache or kfake", kind)
-}
-
-// startApache gives the broker a second listener, whose address in its metadata is the proxy's.
-func startApache(ctx context.Context) (_ *broker, err error) {
+// startApache starts a broker with one more listener for each run at a time, whose address in the metadata
+// is that of a proxy.
+func startApache(ctx context.Context, runs int) (_ []*broker, closeAll func() error, err error) {
 	kafka, err := testkit.StartApacheKafka(ctx, testkit.ApacheKafkaOptions{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, kafka.Close())
+	var brokers []*broker
+	closeAll = func() error {
+		for _, b := range brokers {
+			b.proxy.Close()
 		}
-	}()
-	port, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("find a free port: %w", err)
+		return kafka.Close()
 	}
-	behind := port.Addr().String()
-	if err := port.Close(); err != nil {
-		return nil, fmt.Errorf("release the port: %w", err)
+	var behind []string
+	for range runs {
+		addr, err := freeAddr()
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll())
+		}
+		proxy, err := testkit.StartProxy(addr)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll())
+		}
+		behind = append(behind, addr)
+		brokers = append(brokers, &broker{proxy: proxy, direct: kafka.Brokers(), apache: kafka, close: func() error { return nil }})
 	}
-	proxy, err := testkit.StartProxy(behind)
-	if err != nil {
-		return nil, err
-	}
-	if err := secondListener(filepath.Join(filepath.Dir(kafka.LogFile()), "server.properties"), behind, proxy.Addr()); err != nil {
-		return nil, err
+	if err := moreListeners(filepath.Join(filepath.Dir(kafka.LogFile()), "server.properties"), behind, brokers); err != nil {
+		return nil, nil, errors.Join(err, closeAll())
 	}
 	if err := kafka.Restart(ctx); err != nil {
-		return nil, err
+		return nil, nil, errors.Join(err, closeAll())
 	}
-	return &broker{proxy: proxy, direct: kafka.Brokers(), apache: kafka, close: func() error { proxy.Close(); return kafka.Close() }}, nil
+	return brokers, closeAll, nil
 }
 
-func secondListener(file, behind, advertised string) error {
+// freeAddr is an address that nobody listens at now.
+func freeAddr() (string, error) {
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	addr := port.Addr().String()
+	if err := port.Close(); err != nil {
+		return "", fmt.Errorf("release the port: %w", err)
+	}
+	return addr, nil
+}
+
+func moreListeners(file string, behind []string, brokers []*broker) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read the broker's configuration: %w", err)
@@ -81,8 +88,13 @@ func secondListener(file, behind, advertised string) error {
 		}
 		return found
 	}
-	more := fmt.Sprintf("listeners=%s,SERVICE://%s\nadvertised.listeners=%s,SERVICE://%s\nlistener.security.protocol.map=%s,SERVICE:PLAINTEXT\n",
-		value("listeners"), behind, value("advertised.listeners"), advertised, value("listener.security.protocol.map"))
+	listeners, advertised, protocols := value("listeners"), value("advertised.listeners"), value("listener.security.protocol.map")
+	for i := range behind {
+		listeners += fmt.Sprintf(",PROXY%d://%s", i, behind[i])
+		advertised += fmt.Sprintf(",PROXY%d://%s", i, brokers[i].proxy.Addr())
+		protocols += fmt.Sprintf(",PROXY%d:PLAINTEXT", i)
+	}
+	more := fmt.Sprintf("listeners=%s\nadvertised.listeners=%s\nlistener.security.protocol.map=%s\n", listeners, advertised, protocols)
 	if err := os.WriteFile(file, append(text, more...), 0o644); err != nil {
 		return fmt.Errorf("write the broker's configuration: %w", err)
 	}

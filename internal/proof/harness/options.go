@@ -25,6 +25,8 @@ type Options struct {
 	Mutant string
 	// Idle injects nothing: a run that has to fail, because it proves nothing.
 	Idle bool
+	// Logs is a folder for what each process logs; empty keeps nothing.
+	Logs string
 	// Out gets the progress and the report.
 	Out io.Writer
 }

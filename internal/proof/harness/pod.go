@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,6 +22,7 @@ type pod struct {
 	name     string
 	roles    string // empty: the default, all but api
 	consumer bool
+	mortal   bool          // it only dies: it is neither stopped nor paused
 	calm     time.Duration // a life lasts half to one and a half of it
 	random   *rand.Rand
 	roll     chan chan struct{} // asks for a clean restart
@@ -44,14 +48,22 @@ func (p *pod) start(at string) error {
 		}
 		more = append(more, "BILLING_CRASH_POINT="+at, fmt.Sprintf("BILLING_CRASH_HIT=%d", hit))
 	}
-	process, err := testkit.StartProcess(testkit.ProcessOptions{
-		Path: p.rig.binary, Args: []string{"serve"}, Env: p.rig.env(more...), Output: &lines{book: p.rig.book},
-	})
+	number := int(processes.Add(1))
+	var output io.Writer = &lines{book: p.rig.book}
+	if p.rig.o.Logs != "" {
+		file, err := os.Create(filepath.Join(p.rig.o.Logs, fmt.Sprintf("%04d-%s.log", number, p.name)))
+		if err != nil {
+			return fmt.Errorf("keep the log of a process: %w", err)
+		}
+		p.rig.onClose(file.Close)
+		output = io.MultiWriter(output, file)
+	}
+	process, err := testkit.StartProcess(testkit.ProcessOptions{Path: p.rig.binary, Args: []string{"serve"}, Env: p.rig.env(more...), Output: output})
 	if err != nil {
 		return err
 	}
 	p.process = process
-	p.rig.scrape(int(processes.Add(1)), process)
+	p.rig.scrape(number, process)
 	return nil
 }
 
@@ -106,7 +118,7 @@ func (p *pod) life(ctx context.Context) error {
 // fate ends a process that was not armed.
 func (p *pod) fate(ctx context.Context) error {
 	switch roll := p.random.IntN(100); {
-	case roll < 55:
+	case p.mortal || roll < 55:
 		return p.kill()
 	case roll < 75:
 		return p.term()

@@ -13,7 +13,7 @@ import (
 )
 
 // quickFor is how long the short form breaks things.
-const quickFor = 10500 * time.Millisecond
+const quickFor = 12 * time.Second
 
 // quick is the short form: two processes and a worker, and in ten seconds one of each fault that some
 // mutant needs. A violation that is seen at once ends it early.
@@ -23,17 +23,18 @@ func (r *rig) quick(ctx context.Context) error {
 	worker := r.addPod("worker-1", "charger,relay", 900*time.Millisecond, []string{
 		point.MessagesAcked, point.MessagesProduced, point.SendWritten, point.SettleBefore, point.ChargesClaimed,
 	})
+	worker.mortal = true
 	for range 3 {
 		r.producer.send(ctx, r.producer.confirm(silentPrefix))
+	}
+	for range 3 * r.o.Rate {
+		r.producer.send(ctx, r.producer.next())
 	}
 	chaos, stop := context.WithTimeout(ctx, quickFor)
 	defer stop()
 	group, chaos := errgroup.WithContext(chaos)
-	for p, at := range map[*pod]string{sleeper: "", other: point.AcceptCommitted, worker: ""} {
-		if r.o.Idle {
-			at = ""
-		}
-		if err := p.start(at); err != nil {
+	for _, p := range []*pod{sleeper, other, worker} {
+		if err := p.start(""); err != nil {
 			return err
 		}
 	}
@@ -43,9 +44,8 @@ func (r *rig) quick(ctx context.Context) error {
 		return r.producer.run(busy, r.o.Rate)
 	})
 	if !r.o.Idle {
-		group.Go(func() error { return other.liveOnce(chaos) })
 		group.Go(func() error { return worker.live(chaos) })
-		group.Go(func() error { return r.drill(chaos, sleeper) })
+		group.Go(func() error { return r.drill(chaos, sleeper, other) })
 	}
 	group.Go(func() error {
 		for chaos.Err() == nil {
@@ -59,44 +59,50 @@ func (r *rig) quick(ctx context.Context) error {
 	return group.Wait()
 }
 
-// drill is what happens in the short form besides the deaths of the other two.
-func (r *rig) drill(ctx context.Context, sleeper *pod) error {
-	sleep(ctx, 2*time.Second)
-	if ctx.Err() != nil {
-		return nil
+// drill is what happens in the short form besides the deaths of the worker.
+func (r *rig) drill(ctx context.Context, sleeper, other *pod) error {
+	// The group is whole and announcements flow.
+	if err := r.sim.WaitEffects(ctx, r.o.Rate/2); err != nil {
+		return nil //nolint:nilerr // too late for more
 	}
+	if err := sleeper.process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	wake := time.Now().Add(r.t.session + 1500*time.Millisecond)
+	err := r.whileAsleep(ctx)
+	sleep(ctx, time.Until(wake))
+	r.book.note("sigstop_beyond_session", true)
+	if err := errors.Join(err, sleeper.process.Signal(syscall.SIGCONT)); err != nil {
+		return err
+	}
+	sleep(ctx, 700*time.Millisecond)
+	if err := other.kill(); err != nil {
+		return err
+	}
+	return other.start("")
+}
+
+func (r *rig) whileAsleep(ctx context.Context) error {
+	sleep(ctx, 700*time.Millisecond) // what the sleeper asked for is on its way to it
+	r.broker.proxy.Refuse()
+	sleep(ctx, 1500*time.Millisecond)
+	if err := r.broker.proxy.Resume(); err != nil {
+		return err
+	}
+	r.book.note("kafka_refuse", true)
 	if err := r.server.postgres.CloneDatabase(context.WithoutCancel(ctx), r.dbName, r.dbName+"_copy"); err != nil {
 		return err
 	}
 	r.onClose(func() error { return r.server.postgres.DropDatabase(context.Background(), r.dbName+"_copy") })
 	r.copied = true
-	sleep(ctx, 300*time.Millisecond)
-	if err := sleeper.process.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	wake := time.Now().Add(7 * time.Second)
-	wanted := []string{"kafka_refuse", "provider_slow", "postgres_answers_lost", "provider_answers_lost"}
+	wanted := []string{"provider_slow", "postgres_answers_lost", "provider_answers_lost"}
 	for _, f := range r.faults() {
 		if slices.Contains(wanted, f.kind) && ctx.Err() == nil {
 			if err := f.run(ctx); err != nil {
-				return errors.Join(err, sleeper.process.Signal(syscall.SIGCONT))
+				return err
 			}
 			r.book.note(f.kind, true)
 		}
 	}
-	sleep(ctx, time.Until(wake))
-	r.book.note("sigstop_beyond_session", true)
-	return sleeper.process.Signal(syscall.SIGCONT)
-}
-
-// liveOnce lets the armed process die at its point and runs another one that stays: each death of a consumer
-// costs its group a session.
-func (p *pod) liveOnce(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return p.disarm(point.AcceptCommitted)
-	case <-p.process.Done():
-		p.rig.book.killed()
-		return p.start("")
-	}
+	return nil
 }

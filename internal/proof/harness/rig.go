@@ -22,22 +22,64 @@ import (
 	"billing/internal/testkit"
 )
 
-// Server is the PostgreSQL that runs share; each has a database of its own.
-type Server struct{ postgres *testkit.PostgresServer }
+// Server is what runs share: a PostgreSQL, in which each has a database of its own, and an Apache Kafka, in
+// which each has topics and a proxy of its own. A run on kfake starts its own.
+type Server struct {
+	postgres *testkit.PostgresServer
+	brokers  chan *broker // nil: kfake
+	closers  []func() error
+}
 
-// StartServer starts a server. A durable one has fsync on.
-func StartServer(ctx context.Context, durable bool) (*Server, error) {
+// StartServer starts them for so many runs at a time. A durable PostgreSQL has fsync on.
+func StartServer(ctx context.Context, durable bool, kafka string, runs int) (*Server, error) {
 	postgres, err := testkit.StartPostgres(ctx, testkit.PostgresOptions{Durable: durable, MaxConnections: 400, Settings: map[string]string{
 		"shared_buffers": "256MB", "max_wal_size": "2GB",
 	}})
 	if err != nil {
 		return nil, err
 	}
-	return &Server{postgres}, nil
+	s := &Server{postgres: postgres, closers: []func() error{postgres.Close}}
+	switch kafka {
+	case "kfake":
+	case "apache":
+		brokers, closeBrokers, err := startApache(ctx, runs)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.closers = append(s.closers, closeBrokers)
+		s.brokers = make(chan *broker, runs)
+		for _, b := range brokers {
+			s.brokers <- b
+		}
+	default:
+		return nil, errors.Join(fmt.Errorf("kafka is %q, want apache or kfake", kafka), s.Close())
+	}
+	return s, nil
 }
 
-// Close stops the server and removes its data.
-func (s *Server) Close() error { return s.postgres.Close() }
+// Close stops everything and removes its data.
+func (s *Server) Close() error {
+	var errs []error
+	for _, f := range slices.Backward(s.closers) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// take gives a run its way to Kafka.
+func (s *Server) take(ctx context.Context) (*broker, error) {
+	if s.brokers == nil {
+		return startFake()
+	}
+	select {
+	case b := <-s.brokers:
+		taken := *b
+		taken.close = func() error { s.brokers <- b; return b.proxy.Resume() }
+		return &taken, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // Build builds the real binary with crash points, and with mutants if asked to, and returns its path and
 // what removes it.
@@ -94,9 +136,10 @@ type rig struct {
 }
 
 func newRig(ctx context.Context, server *Server, binary string, o Options) (_ *rig, err error) {
+	name := fmt.Sprintf("proof_%d", databases.Add(1))
 	r := &rig{
-		o: o, t: o.timing(), binary: binary, server: server, dbName: fmt.Sprintf("proof_%d", databases.Add(1)),
-		topic: "orders", group: "billing", results: "results", letters: "letters", retry: "orders.billing.retry",
+		o: o, t: o.timing(), binary: binary, server: server, dbName: name,
+		topic: name + ".orders", group: name, results: name + ".results", letters: name + ".letters", retry: name + ".orders." + name + ".retry",
 		journal: &journal{}, charged: map[string]int{}, random: rand.New(rand.NewPCG(o.Seed, 1)), book: newBook(o.Out),
 	}
 	defer func() {
@@ -113,7 +156,11 @@ func newRig(ctx context.Context, server *Server, binary string, o Options) (_ *r
 	return r, nil
 }
 
-func (r *rig) onClose(f func() error) { r.closers = append(r.closers, f) }
+func (r *rig) onClose(f func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closers = append(r.closers, f)
+}
 
 func (r *rig) close() error {
 	var errs []error
@@ -125,7 +172,7 @@ func (r *rig) close() error {
 }
 
 func (r *rig) startKafka(ctx context.Context) (err error) {
-	if r.broker, err = startBroker(ctx, r.o.Kafka); err != nil {
+	if r.broker, err = r.server.take(ctx); err != nil {
 		return err
 	}
 	r.onClose(r.broker.close)

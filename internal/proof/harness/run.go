@@ -155,7 +155,7 @@ func (r *rig) drained(ctx context.Context) bool {
 func (r *rig) conclude(ctx context.Context) (Verdict, error) {
 	limit := 3 * time.Minute
 	if r.o.Quick {
-		limit = 16 * time.Second
+		limit = 25 * time.Second
 	}
 	r.drain(ctx, limit)
 	facts, err := r.gather(ctx)

@@ -33,6 +33,7 @@ func run() int {
 	flag.IntVar(&o.Rate, "rate", 260, "events each second")
 	flag.BoolVar(&o.Idle, "idle", false, "inject nothing: the run has to fail")
 	flag.BoolVar(&o.Quick, "quick", false, "the short form that each mutant gets, for the service as it is")
+	flag.StringVar(&o.Logs, "logs", "", "an existing folder for the logs of all processes")
 	all := flag.Bool("mutants", false, "run each mutant in the short form: each has to fail")
 	only := flag.String("only", "", "of the mutants only these, comma-separated")
 	side := flag.Int("parallel", 3, "mutants at once")
@@ -58,7 +59,7 @@ func runOnce(ctx context.Context, o harness.Options) (err error) {
 		return err
 	}
 	defer remove()
-	server, err := harness.StartServer(ctx, true)
+	server, err := harness.StartServer(ctx, true, o.Kafka, 1)
 	if err != nil {
 		return err
 	}
@@ -84,12 +85,12 @@ func runMutants(ctx context.Context, o harness.Options, only string, side int) (
 		return err
 	}
 	defer remove()
-	server, err := harness.StartServer(ctx, false)
+	server, err := harness.StartServer(ctx, false, o.Kafka, side)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	o.Quick, o.Kafka, o.Rate, o.Out = true, "kfake", 150, io.Discard
+	o.Quick, o.Rate, o.Out = true, 150, io.Discard
 	var (
 		mu    sync.Mutex
 		wrong []string
