@@ -25,10 +25,10 @@ const (
 )
 
 type auditFlags struct {
-	output              *choice
-	rules, withProvider bool
-	keep                int
-	grace               time.Duration
+	output                           *choice
+	rules, withProvider, withResults bool
+	keep                             int
+	grace                            time.Duration
 }
 
 func newAuditCommand(environ []string) *cobra.Command {
@@ -36,31 +36,45 @@ func newAuditCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Prove that no order was charged twice or lost",
-		Long: `audit checks numbered rules on the live database, and with --provider also against the
-provider's own list of charges, in both directions. It reads in short read-only transactions and
-holds one page in memory. What was touched within twice the charge lease is left alone.
+		Long: `audit checks numbered rules on the live database, with --provider also against the provider's own
+list of charges, and with --results against the topic of results, both in both directions. It reads in short
+read-only transactions and holds one page in memory; the two lists lie in a temporary table of its session. What was touched
+within twice the charge lease is left alone. The role billing_readonly is enough.
+
+The topic of results must not be compacted. After a restored database its older results are findings: they were told to the
+world, and the database does not know of them.
 
 Exit code 0: no findings. 1: findings, or the audit could not be completed.`,
 		Example: `  billing audit
   billing audit --provider --output json
+  billing audit --results
   billing audit --rules`,
 	}
 	f.output = outputFlag(cmd, "table", "json")
 	cmd.Flags().BoolVar(&f.rules, "rules", false, "list the rules and check nothing; with JSON also their SQL")
 	cmd.Flags().BoolVar(&f.withProvider, "provider", false, "compare with the provider's list of charges (BILLING_PROVIDER_URL)")
+	cmd.Flags().BoolVar(&f.withResults, "results", false, "compare with the topic of results (BILLING_KAFKA_BROKERS)")
 	cmd.Flags().IntVar(&f.keep, "max", 20, "findings printed of each rule; all are counted")
 	cmd.Flags().DurationVar(&f.grace, "grace", -1, "leave alone what was touched within this time (default 2 x BILLING_CHARGE_LEASE)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.rules {
 			return writeRules(cmd.OutOrStdout(), f.output.value)
 		}
-		cfg, err := LoadConfig(environ, PartDatabase|PartProvider)
+		cfg, err := LoadConfig(environ, f.parts())
 		if err != nil {
 			return err
 		}
 		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error { return f.run(cmd, cfg, store) })
 	}
 	return cmd
+}
+
+// parts asks for the brokers only when they are to be read.
+func (f *auditFlags) parts() Parts {
+	if f.withResults {
+		return PartDatabase | PartProvider | PartKafka
+	}
+	return PartDatabase | PartProvider
 }
 
 func (f *auditFlags) run(cmd *cobra.Command, cfg Config, store *postgres.Store) error {
@@ -79,6 +93,17 @@ func (f *auditFlags) run(cmd *cobra.Command, cfg Config, store *postgres.Store) 
 		}
 		defer provider.Close()
 		audit.Provider = effectLister{provider}
+	}
+	if f.withResults {
+		if len(cfg.KafkaBrokers) == 0 {
+			return &ConfigError{[]Fault{{"BILLING_KAFKA_BROKERS", "is required with --results"}}}
+		}
+		_, transport, err := kafkaConnections(cfg)
+		if err != nil {
+			return err
+		}
+		defer transport.CloseIdleConnections()
+		audit.Results = newResultReader(cfg, transport)
 	}
 	line := newProgressLine(cmd.ErrOrStderr())
 	audit.Progress = line.show

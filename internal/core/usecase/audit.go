@@ -12,7 +12,7 @@ import (
 // Walk is one way through the data: a table, read in pages by its key.
 type Walk string
 
-// The walks. Those behind WalkPositions are made only when the provider's own list is compared.
+// The walks. Those behind WalkPositions are made only when the provider's own list, or the topic of results, is compared.
 const (
 	WalkCharges       Walk = "charges"
 	WalkAnnouncements Walk = "announcements"
@@ -23,6 +23,8 @@ const (
 	WalkPositions     Walk = "positions"
 	WalkEffects       Walk = "effects"           // what the provider lists
 	WalkSucceeded     Walk = "succeeded_charges" // what it should list
+	WalkResults       Walk = "results"           // what the topic of results holds
+	WalkPublished     Walk = "published"         // what it should hold
 )
 
 // Rule is one invariant that the audit checks. Its name is the label of the metric of violations.
@@ -38,6 +40,9 @@ const RulePositionBeyondLog = "position_beyond_log"
 
 // needsProvider tells the rules that compare with the provider's own list.
 func (r Rule) needsProvider() bool { return r.Walk == WalkEffects || r.Walk == WalkSucceeded }
+
+// needsResults tells the rules that compare with the topic of results.
+func (r Rule) needsResults() bool { return r.Walk == WalkResults || r.Walk == WalkPublished }
 
 // Rules lists every rule in the order of its number. Numbers and names are never used again for another check.
 func Rules() []Rule {
@@ -62,6 +67,9 @@ func Rules() []Rule {
 		{"R18", "effect_content", WalkEffects, "order, amount and currency are the same at the provider"},
 		{"R19", "effect_once", WalkEffects, "the provider took money for an order at most once"},
 		{"R20", "charge_effect", WalkSucceeded, "a succeeded charge of this provider account is a succeeded charge at the provider"},
+		{"R21", "result_known", WalkResults, "a result on the topic is an announcement of the history, by event id, charge, type and version"},
+		{"R22", "result_content", WalkResults, "order, customer, amount and currency of a result are those of its charge"},
+		{"R23", "result_present", WalkPublished, "an announcement that was published is on the topic, for as long as that is whole"},
 	}
 }
 
@@ -92,6 +100,8 @@ type AuditStore interface {
 	AuditPage(ctx context.Context, walk Walk, after string, n int, limits AuditLimits) (AuditPage, error)
 	// OpenEffects makes a private place for what the provider lists; the caller closes it.
 	OpenEffects(ctx context.Context) (EffectStore, error)
+	// OpenResults makes a private place for what the topic of results holds; the caller closes it.
+	OpenResults(ctx context.Context) (ResultStore, error)
 }
 
 // EffectStore is the provider's list next to our tables, for the time of one audit. It belongs to one
@@ -132,6 +142,7 @@ type AuditProgress struct {
 type Audit struct {
 	Store    AuditStore
 	Provider EffectLister // nil: the provider is not asked
+	Results  ResultReader // nil: the topic of results is not read
 	Limits   AuditLimits
 	PageRows int
 	Timeout  time.Duration // of one page
@@ -179,7 +190,7 @@ func (r AuditReport) Counts() map[string]int64 {
 func (a Audit) Run(ctx context.Context) (AuditReport, error) {
 	report := AuditReport{Rows: map[Walk]int64{}}
 	for _, rule := range Rules() {
-		if a.Provider != nil || !rule.needsProvider() {
+		if (a.Provider != nil || !rule.needsProvider()) && (a.Results != nil || !rule.needsResults()) {
 			report.Results = append(report.Results, RuleResult{Rule: rule, Findings: []Finding{}})
 		}
 	}
@@ -188,10 +199,15 @@ func (a Audit) Run(ctx context.Context) (AuditReport, error) {
 			return report, err
 		}
 	}
-	if a.Provider == nil {
-		return report, nil
+	if a.Provider != nil {
+		if err := a.compare(ctx, &report); err != nil {
+			return report, err
+		}
 	}
-	return report, a.compare(ctx, &report)
+	if a.Results != nil {
+		return report, a.compareResults(ctx, &report)
+	}
+	return report, nil
 }
 
 type pageFunc func(ctx context.Context, walk Walk, after string, n int, limits AuditLimits) (AuditPage, error)

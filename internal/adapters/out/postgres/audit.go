@@ -11,7 +11,7 @@ import (
 	"billing/internal/core/usecase"
 )
 
-// The statements of sql/effects need the temporary table that open.sql makes.
+// The statements of sql/effects need the temporary tables that open.sql and open_results.sql make.
 //
 //go:embed sql/effects/*.sql
 var effectFiles embed.FS
@@ -27,6 +27,8 @@ var (
 	auditWalkSQL, auditRules = auditStatements()
 	openEffectsSQL           = effectStatement("open")
 	putEffectsSQL            = effectStatement("put")
+	openResultsSQL           = effectStatement("open_results")
+	putResultsSQL            = effectStatement("put_results")
 )
 
 func auditStatements() (map[usecase.Walk]string, map[usecase.Walk][]auditRule) {
@@ -42,8 +44,11 @@ func auditStatements() (map[usecase.Walk]string, map[usecase.Walk][]auditRule) {
 func AuditSQL(rule usecase.Rule) string { return auditStatement(rule.Walk, rule.Name) }
 
 func auditStatement(walk usecase.Walk, name string) string {
-	if walk == usecase.WalkEffects || walk == usecase.WalkSucceeded {
+	switch walk {
+	case usecase.WalkEffects, usecase.WalkSucceeded, usecase.WalkResults, usecase.WalkPublished:
 		return effectStatement("audit_" + name)
+	case usecase.WalkCharges, usecase.WalkAnnouncements, usecase.WalkAttempts, usecase.WalkInbox, usecase.WalkOutbox,
+		usecase.WalkDeadLetters, usecase.WalkPositions:
 	}
 	return statement("audit_" + name)
 }
@@ -61,14 +66,15 @@ func begin(walk usecase.Walk) string {
 	switch walk {
 	case usecase.WalkCharges, usecase.WalkSucceeded, usecase.WalkAttempts, usecase.WalkInbox:
 		return "00000000-0000-0000-0000-000000000000"
-	case usecase.WalkAnnouncements, usecase.WalkOutbox, usecase.WalkDeadLetters, usecase.WalkEffects, usecase.WalkPositions:
+	case usecase.WalkAnnouncements, usecase.WalkOutbox, usecase.WalkDeadLetters, usecase.WalkEffects, usecase.WalkPositions,
+		usecase.WalkResults, usecase.WalkPublished:
 	}
 	return "0"
 }
 
 // AuditPage implements usecase.AuditStore.
 func (s *Store) AuditPage(ctx context.Context, walk usecase.Walk, after string, n int, limits usecase.AuditLimits) (usecase.AuditPage, error) {
-	return auditPage(ctx, s.pool, walk, after, n, limits, time.Time{})
+	return auditPage(ctx, s.pool, walk, after, n, limits, compared{})
 }
 
 // beginner is a pool or one connection of it.
@@ -76,8 +82,11 @@ type beginner interface {
 	BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 }
 
+// compared is what a list from outside was: when it was begun, by the database's clock, and since when it is whole.
+type compared struct{ listed, since time.Time }
+
 // auditPage looks at one page in one snapshot. A long audit is many short ones, so that it holds up no vacuum.
-func auditPage(ctx context.Context, db beginner, walk usecase.Walk, after string, n int, limits usecase.AuditLimits, listed time.Time) (usecase.AuditPage, error) {
+func auditPage(ctx context.Context, db beginner, walk usecase.Walk, after string, n int, limits usecase.AuditLimits, with compared) (usecase.AuditPage, error) {
 	if after == "" {
 		after = begin(walk)
 	}
@@ -93,7 +102,7 @@ func auditPage(ctx context.Context, db beginner, walk usecase.Walk, after string
 		}
 		batch := &pgx.Batch{}
 		for _, rule := range auditRules[walk] {
-			batch.Queue(rule.sql, auditArgs(rule.name, after, *to, limits, listed)...).
+			batch.Queue(rule.sql, auditArgs(rule.name, after, *to, limits, with)...).
 				Query(func(rows pgx.Rows) error { return readFindings(rows, rule.name, &page) })
 		}
 		inner = tx.SendBatch(ctx, batch).Close()
@@ -103,17 +112,19 @@ func auditPage(ctx context.Context, db beginner, walk usecase.Walk, after string
 }
 
 // auditArgs are the parameters that the rules' statements have in common, and those that a few add.
-func auditArgs(rule, after, to string, limits usecase.AuditLimits, listed time.Time) []any {
+func auditArgs(rule, after, to string, limits usecase.AuditLimits, with compared) []any {
 	args := []any{after, to, limits.Grace.Seconds()}
 	switch rule {
 	case usecase.RulePositionBeyondLog:
 		return nil
-	case "effect_once":
+	case "effect_once", "result_known", "result_content":
 		return args[:2]
+	case "result_present":
+		return append(args[:2], with.since, with.listed)
 	case "charge_inbox":
 		return append(args, limits.Retention.Seconds())
 	case "charge_effect":
-		return append(args, limits.Account, listed)
+		return append(args, limits.Account, with.listed)
 	}
 	return args
 }
@@ -163,7 +174,7 @@ func (e *effects) PutEffects(ctx context.Context, list []usecase.Effect) error {
 }
 
 func (e *effects) AuditPage(ctx context.Context, walk usecase.Walk, after string, n int, limits usecase.AuditLimits) (usecase.AuditPage, error) {
-	return auditPage(ctx, e.conn, walk, after, n, limits, e.listed)
+	return auditPage(ctx, e.conn, walk, after, n, limits, compared{listed: e.listed})
 }
 
 // Close ends the session, and with it the table: no other user of the pool may find it.
