@@ -61,7 +61,7 @@ generated: ## Fail when go.mod or a golden file is stale
 
 .PHONY: golden
 golden: ## Rewrite golden files; review the diff
-	$(WITH) $(GO) test -count=1 ./migrations ./internal/adapters/... ./cmd/billing -update
+	$(WITH) $(GO) test -count=1 ./migrations ./internal/adapters/... ./cmd/billing ./internal/proof/deploy -update
 
 .PHONY: fuzz
 fuzz: ## Fuzz the decoder for 30 seconds
