@@ -93,6 +93,10 @@ image: ## Build the image by docker, podman or buildah (IMAGE=billing, ENGINE=)
 figures: build ## Print image size, time from start to ready, and idle memory
 	@$(GO) run ./internal/proof/deploy/figures $(BIN)/billing
 
+.PHONY: bench-ingest
+bench-ingest: ## Measure the way in beside the documents' loop and COPY (EVENTS=200000, ROUNDS=3)
+	$(GO) run ./internal/proof/bench/ingest
+
 .PHONY: kafka-up
 kafka-up: ## Start a developer's Apache Kafka (needs Java 17 and Maven)
 	deploy/dev/kafka/kafka.sh up

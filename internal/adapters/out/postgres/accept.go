@@ -14,6 +14,7 @@ import (
 
 var (
 	acceptSQL         = statement("accept")
+	acceptPlainSQL    = statement("accept_plain")
 	knowSQL           = statement("know")
 	markDuplicatesSQL = statement("mark_duplicates")
 	forgetSQL         = statement("forget")
@@ -28,8 +29,9 @@ func (s *Store) AcceptChunk(ctx context.Context, c usecase.Chunk, limits usecase
 	batch := &pgx.Batch{}
 	queueMove(batch, c.Source, c.From, c.Next) // first, so that a fenced owner does no work
 	if len(c.Events) > 0 {
-		batch.Queue(acceptSQL, acceptArgs(c.Source.Group, c.Events, limits, true)...).
-			Query(func(rows pgx.Rows) error { return readAccepted(rows, c.Events, &accepted) })
+		first, last := [16]byte(c.Events[0].Event.EventID), [16]byte(c.Events[len(c.Events)-1].Event.EventID)
+		batch.Queue(acceptPlainSQL, append(acceptArgs(c.Source.Group, c.Events, limits), first, last)...).
+			QueryRow(func(row pgx.Row) error { return readPlain(row, c.Events, &accepted) })
 	}
 	for i := range c.DeadLetters {
 		queueDeadLetter(batch, &c.DeadLetters[i])
@@ -38,6 +40,9 @@ func (s *Store) AcceptChunk(ctx context.Context, c usecase.Chunk, limits usecase
 		queueMessage(batch, &c.Retries[i])
 	}
 	if err := s.sendBatch(ctx, batch); err != nil {
+		if code(err) == uniqueViolation { // a row of another transaction: the statement with ON CONFLICT finds out whose
+			return usecase.Accepted{}, fmt.Errorf("accept a chunk: %w: %w", domain.ErrMixed, err)
+		}
 		return usecase.Accepted{}, wrap("accept a chunk", err)
 	}
 	return accepted, nil
@@ -52,12 +57,12 @@ func (s *Store) InTx(ctx context.Context, fn func(ctx context.Context, tx usecas
 type acceptTx struct{ tx pgx.Tx }
 
 func (t acceptTx) Accept(ctx context.Context, group string, events []usecase.Acceptance, limits usecase.Limits) ([]bool, error) {
-	accepted := usecase.Accepted{Charged: make([]bool, len(events))}
-	rows, err := t.tx.Query(ctx, acceptSQL, acceptArgs(group, events, limits, false)...)
+	rows, err := t.tx.Query(ctx, acceptSQL, acceptArgs(group, events, limits)...)
 	if err != nil {
 		return nil, wrap("accept events", err)
 	}
-	return accepted.Charged, wrap("accept events", readAccepted(rows, events, &accepted))
+	charged, err := readAccepted(rows, events)
+	return charged, wrap("accept events", err)
 }
 
 func (t acceptTx) Know(ctx context.Context, group string, events []domain.OrderConfirmed, limits usecase.Limits) ([]usecase.Knowledge, error) {
@@ -124,7 +129,7 @@ func (t acceptTx) MovePosition(ctx context.Context, src usecase.Source, from, ne
 
 // columns are events turned into the arrays that the statements unnest.
 type columns struct {
-	ids                           []uuid.UUID
+	ids                           [][16]byte // what the driver encodes without going through text
 	orders, customers, currencies []string
 	amounts                       []int64
 	fingerprints                  [][]byte
@@ -132,7 +137,7 @@ type columns struct {
 
 func newColumns(n int) *columns {
 	return &columns{
-		ids: make([]uuid.UUID, 0, n), orders: make([]string, 0, n), customers: make([]string, 0, n),
+		ids: make([][16]byte, 0, n), orders: make([]string, 0, n), customers: make([]string, 0, n),
 		currencies: make([]string, 0, n), amounts: make([]int64, 0, n), fingerprints: make([][]byte, 0, n),
 	}
 }
@@ -147,7 +152,7 @@ func (c *columns) add(e *domain.OrderConfirmed) {
 	c.fingerprints = append(c.fingerprints, f[:])
 }
 
-func acceptArgs(group string, events []usecase.Acceptance, limits usecase.Limits, strict bool) []any {
+func acceptArgs(group string, events []usecase.Acceptance, limits usecase.Limits) []any {
 	c := newColumns(len(events))
 	requests := make([][]byte, len(events))
 	traces := make([]string, len(events))
@@ -163,32 +168,44 @@ func acceptArgs(group string, events []usecase.Acceptance, limits usecase.Limits
 	}
 	return []any{
 		c.ids, c.orders, c.customers, c.amounts, c.currencies, c.fingerprints, requests, traces, sent,
-		group, limits.Retention.Seconds(), limits.Skew.Seconds(), strict,
+		group, limits.Retention.Seconds(), limits.Skew.Seconds(),
 	}
 }
 
 // readAccepted reads the answer of accept.sql, which comes in the order of ids, as the events must be given.
-func readAccepted(rows pgx.Rows, events []usecase.Acceptance, into *usecase.Accepted) error {
-	var (
-		id      uuid.UUID
-		charged bool
-		now     time.Time
-		passed  bool
-		n       int
-	)
-	_, err := pgx.ForEachRow(rows, []any{&id, &charged, &now, &passed}, func() error {
-		if n == len(events) || events[n].Event.EventID != id {
-			return fmt.Errorf("event %d is not %s: events must be sorted", n, id)
+func readAccepted(rows pgx.Rows, events []usecase.Acceptance) ([]bool, error) {
+	charged := make([]bool, 0, len(events))
+	var id [16]byte
+	var won bool
+	_, err := pgx.ForEachRow(rows, []any{&id, &won}, func() error {
+		if n := len(charged); n == len(events) || events[n].Event.EventID != id {
+			return fmt.Errorf("event %d is not %s: events must be sorted", n, uuid.UUID(id))
 		}
-		into.Charged[n] = charged
-		n++
+		charged = append(charged, won)
 		return nil
 	})
-	if err == nil && n != len(events) {
-		err = fmt.Errorf("%d rows for %d events", n, len(into.Charged))
+	if err == nil && len(charged) != len(events) {
+		err = fmt.Errorf("%d rows for %d events", len(charged), len(events))
 	}
-	into.Now = now
-	return err //nolint:wrapcheck // every caller wraps it
+	return charged, err //nolint:wrapcheck // every caller wraps it
+}
+
+// readPlain reads the answer of accept_plain.sql: every event that was not seen before became a charge.
+func readPlain(row pgx.Row, events []usecase.Acceptance, into *usecase.Accepted) error {
+	var seen [][16]byte
+	var passed bool
+	if err := row.Scan(&into.Now, &seen, &passed); err != nil {
+		return err //nolint:wrapcheck // every caller wraps it
+	}
+	known := make(map[[16]byte]struct{}, len(seen))
+	for _, id := range seen {
+		known[id] = struct{}{}
+	}
+	for i := range events {
+		_, again := known[events[i].Event.EventID]
+		into.Charged[i] = !again
+	}
+	return nil
 }
 
 func queueMove(batch *pgx.Batch, src usecase.Source, from, next int64) {

@@ -21,6 +21,7 @@ const (
 	queryCanceled    = "57014"
 	checkViolation   = "23514"
 	undefinedTable   = "42P01"
+	uniqueViolation  = "23505"
 )
 
 // code returns the SQLSTATE of err, empty when it has none.
@@ -77,6 +78,9 @@ func classify(err error) error {
 
 // Describe says in one line what keeps the database from answering, without user, host or secret.
 func Describe(err error) string {
+	if text := describePooler(err); text != "" {
+		return text
+	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return "the database refuses: " + e.Message + " (SQLSTATE " + e.Code + ")"
 	}

@@ -7,6 +7,7 @@ var (
 	SQLFiles   = []embed.FS{sqlFiles, effectFiles}
 	Wrap       = wrap
 	AcceptSQL  = acceptSQL
+	PlainSQL   = acceptPlainSQL
 	ClaimSQL   = claimChargesSQL
 	MessageSQL = claimMessagesSQL
 	SettleSQL  = settleChargesSQL

@@ -138,8 +138,16 @@ func TestInboxLookUpProbesOnlyTheDaysOfItsIDs(t *testing.T) {
 		e.db.Exec(t, `INSERT INTO processed_event (event_id, consumer_group, fingerprint)
 			SELECT (left($1::text, 9) || lpad(to_hex(g), 4, '0') || '-' || substr(gen_random_uuid()::text, 15))::uuid, 'former', $2 FROM generate_series(1, 20000) g`, id, bytes[0])
 	}
-	plan := e.explain(t, postgres.AcceptSQL, ids, orders, orders, []int64{1, 1}, []string{"RUB", "RUB"}, bytes, bytes, orders, []*time.Time{nil, nil},
-		group, limits.Retention.Seconds(), limits.Skew.Seconds(), true)
+	args := []any{
+		ids, orders, orders, []int64{1, 1}, []string{"RUB", "RUB"}, bytes, bytes, orders, []*time.Time{nil, nil},
+		group, limits.Retention.Seconds(), limits.Skew.Seconds(),
+	}
+	probesTwoDays(t, e.explain(t, postgres.AcceptSQL, args...))
+	probesTwoDays(t, e.explain(t, postgres.PlainSQL, append(args, ids[0], ids[1])...))
+}
+
+func probesTwoDays(t *testing.T, plan string) {
+	t.Helper()
 	read := 0
 	for _, line := range regexp.MustCompile(`.*(?:Seq Scan|Heap Scan|using \S+) on processed_event_\d{8}.*`).FindAllString(plan, -1) {
 		if strings.Contains(line, "Seq Scan") {
