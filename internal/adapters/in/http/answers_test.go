@@ -241,8 +241,9 @@ func TestRequestsAreRefusedByTheirHeaders(t *testing.T) {
 		"longest key":      {http.Header{"Idempotency-Key": {strings.Repeat("~", 255)}}, 202, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := a.send(t, request{method: http.MethodPost, path: "/v1/charges", key: "k-" + strings.ReplaceAll(name, " ", "-"),
-				body: strings.NewReader(bodyOf(name)), header: tc.header})
+			t.Parallel()
+			key := "k-" + strings.ReplaceAll(name, " ", "-")
+			answer := a.send(t, request{method: http.MethodPost, path: "/v1/charges", key: key, body: strings.NewReader(bodyOf(name)), header: tc.header})
 			if tc.code == "" {
 				wantAccepted(t, answer, false)
 				return

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -54,7 +55,8 @@ func entry(client string, scopes []string, more string) string {
 func tokensFile(entries ...string) string { return `{"clients":[` + strings.Join(entries, ",") + `]}` }
 
 func allClients() string {
-	entries := []string{entry("former", []string{"charges:write", "charges:read", "operator"}, `,"expires_at":"2026-01-01T00:00:00Z"`)}
+	entries := make([]string, 0, 1+len(clients))
+	entries = append(entries, entry("former", []string{"charges:write", "charges:read", "operator"}, `,"expires_at":"2026-01-01T00:00:00Z"`))
 	for client, scopes := range clients {
 		entries = append(entries, entry(client, scopes, ""))
 	}
@@ -180,9 +182,7 @@ func (r request) build(ctx context.Context) *http.Request {
 		out.Body = io.NopCloser(r.body)
 		out.Header.Set("Content-Type", "application/json")
 	}
-	for name, values := range r.header {
-		out.Header[name] = values
-	}
+	maps.Copy(out.Header, r.header)
 	return out
 }
 

@@ -31,8 +31,17 @@ func TestEveryRouteIsClosedToThoseWithoutItsScope(t *testing.T) {
 		}
 		path := strings.ReplaceAll(r.Path, "{event_id}", "019ade3c-1b00-7000-8000-000000000001")
 		for _, authorization := range [][]string{
-			nil, {""}, {"Bearer"}, {"Bearer "}, {"Bearer wrong"}, {"Basic " + tokenOf("shop")}, {"Bearer  " + tokenOf("shop")}, {tokenOf("shop")},
-			{"Bearer " + tokenOf("shop") + " "}, {"Bearer " + tokenOf("former")}, {"Bearer " + tokenOf("shop"), "Bearer " + tokenOf("shop")},
+			nil,
+			{""},
+			{"Bearer"},
+			{"Bearer "},
+			{"Bearer wrong"},
+			{"Basic " + tokenOf("shop")},
+			{"Bearer  " + tokenOf("shop")},
+			{tokenOf("shop")},
+			{"Bearer " + tokenOf("shop") + " "},
+			{"Bearer " + tokenOf("former")},
+			{"Bearer " + tokenOf("shop"), "Bearer " + tokenOf("shop")},
 		} {
 			answer := a.send(t, request{method: r.Method, path: path, token: none, header: http.Header{"Authorization": authorization}})
 			wantProblem(t, answer, http.StatusUnauthorized, "UNAUTHORIZED")

@@ -66,6 +66,7 @@ func strict(body []byte) *domain.Refusal {
 			if kind, n := d.StackIndex(d.StackDepth()); kind == '{' && n%2 == 1 && !add(names[len(names)-1], token.String()) {
 				return domain.Refuse(domain.ReasonInvalidJSON, "keys that differ in case only")
 			}
+		default: // numbers and literals have nothing inside
 		}
 		if len(names) > maxDepth {
 			return domain.Refuse(domain.ReasonInvalidJSON, "more than "+strconv.Itoa(maxDepth)+" levels deep")

@@ -23,7 +23,7 @@ type RouteInfo struct {
 
 // Routes lists everything that can be asked for.
 func Routes() []RouteInfo {
-	var list []RouteInfo
+	list := make([]RouteInfo, 0, len(routes()))
 	for _, r := range routes() {
 		list = append(list, RouteInfo{Method: r.method, Path: r.path, Public: r.public, Scopes: r.scopes})
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -38,7 +39,7 @@ func (h *hostile) text(good string) string {
 
 func (h *hostile) amount() string {
 	if !h.chance(8) {
-		return fmt.Sprint(1 + h.IntN(3))
+		return strconv.Itoa(1 + h.IntN(3))
 	}
 	return pick(h, "0", "-0", "-1", "1.0", "1e2", "1E400", "1000000", "1000001", "9223372036854775807", "9223372036854775808", `"1"`, "null", "01", "+1", "Infinity", "[1]", strings.Repeat("9", 400))
 }
@@ -87,8 +88,9 @@ func (h *hostile) token() string {
 }
 
 func (h *hostile) query() string {
-	var parts []string
-	for range h.IntN(4) {
+	n := h.IntN(4)
+	parts := make([]string, 0, n)
+	for range n {
 		value := pick(h, "", "1", "100", "101", "-1", "x", "requested", "succeeded", "parked", "o-1", "%00", "%ff", "%zz", "a%20b", strings.Repeat("z", 300), "'--")
 		if len(h.cursors) > 0 && h.chance(3) {
 			value = pick(h, h.cursors...)

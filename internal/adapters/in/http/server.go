@@ -52,7 +52,7 @@ type API struct {
 // Run serves until ctx is done, then lets requests in flight end. It returns an error when it cannot listen
 // or serve.
 func (a API) Run(ctx context.Context) error {
-	srv := &http.Server{Handler: a.Handler(), WriteTimeout: writeTimeout}
+	srv := &http.Server{Handler: a.Handler(), ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout}
 	return serve(ctx, a.Log, endpoint{name: "api", addr: a.Addr, listener: a.Listener, drain: a.Drain, conns: maxConns}, srv)
 }
 

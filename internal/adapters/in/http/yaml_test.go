@@ -42,10 +42,10 @@ func (y *yaml) block(indent int) any {
 			y.t.Fatalf("no key, or one that stands there twice: %q", y.lines[0])
 		}
 		y.lines = y.lines[1:]
-		switch rest = strings.TrimSpace(rest); {
-		case rest == ">-":
+		switch rest = strings.TrimSpace(rest); rest {
+		case ">-":
 			m[key] = y.folded(indent)
-		case rest == "":
+		case "":
 			m[key] = y.block(indentOf(y.lines[0]))
 		default:
 			m[key] = y.line(rest)
