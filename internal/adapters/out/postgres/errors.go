@@ -81,6 +81,9 @@ func Describe(err error) string {
 	if text := describePooler(err); text != "" {
 		return text
 	}
+	if text := describePooler(err); text != "" {
+		return text
+	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return "the database refuses: " + e.Message + " (SQLSTATE " + e.Code + ")"
 	}

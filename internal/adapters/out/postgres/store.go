@@ -60,15 +60,10 @@ func NewPool(ctx context.Context, url string, opts PoolOptions) (*pgxpool.Pool, 
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = opts.ApplicationName
-	params["timezone"] = "UTC"
-	params["synchronous_commit"] = "on"
-	params["lock_timeout"] = milliseconds(2 * time.Second)
-	params["statement_timeout"] = milliseconds(10 * time.Second)
-	params["idle_in_transaction_session_timeout"] = milliseconds(30 * time.Second)
-	params["jit"] = "off" // compiling costs seconds where statistics are missing, and no statement here reads much
-	// A generic plan that was cached while a queue was tiny turns every later claim into a scan of the whole
-	// backlog, and one of the accepting statement joins 500 events by 500 times 500 comparisons.
-	params["plan_cache_mode"] = "force_custom_plan"
+	for _, s := range settings() {
+		params[s.name] = s.value
+	}
+	cfg.AfterConnect = checkSession
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection pool: %w", err)
