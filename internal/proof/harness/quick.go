@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"errors"
-	"slices"
 	"syscall"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // quickFor is how long the short form breaks things.
-const quickFor = 12 * time.Second
+const quickFor = 14 * time.Second
 
 // quick is the short form: two processes and a worker, and in ten seconds one of each fault that some
 // mutant needs. A violation that is seen at once ends it early.
@@ -59,10 +58,19 @@ func (r *rig) quick(ctx context.Context) error {
 	return group.Wait()
 }
 
-// drill is what happens in the short form besides the deaths of the worker.
+// drill is what happens in the short form besides the deaths of the worker. The order matters: what a sleeper
+// holds when it falls asleep has to be what it writes when it wakes, so its connection to the database must
+// last.
 func (r *rig) drill(ctx context.Context, sleeper, other *pod) error {
-	// The group is whole and announcements flow.
-	if err := r.sim.WaitEffects(ctx, r.o.Rate/2); err != nil {
+	if err := r.sim.WaitEffects(ctx, r.o.Rate/4); err != nil {
+		return nil //nolint:nilerr // too late for more
+	}
+	if err := r.server.postgres.CloneDatabase(context.WithoutCancel(ctx), r.dbName, r.dbName+"_copy"); err != nil {
+		return err
+	}
+	r.onClose(func() error { return r.server.postgres.DropDatabase(context.Background(), r.dbName+"_copy") })
+	r.copied = true
+	if err := r.sim.WaitEffects(ctx, r.sim.Stats().Effects+r.o.Rate/2); err != nil {
 		return nil //nolint:nilerr // too late for more
 	}
 	if err := sleeper.process.Signal(syscall.SIGSTOP); err != nil {
@@ -75,7 +83,11 @@ func (r *rig) drill(ctx context.Context, sleeper, other *pod) error {
 	if err := errors.Join(err, sleeper.process.Signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
-	sleep(ctx, 700*time.Millisecond)
+	sleep(ctx, 500*time.Millisecond)
+	if err := r.answersLost(r.pgProxy)(ctx); err != nil {
+		return err
+	}
+	r.book.note("postgres_answers_lost", true)
 	if err := other.kill(); err != nil {
 		return err
 	}
@@ -90,14 +102,8 @@ func (r *rig) whileAsleep(ctx context.Context) error {
 		return err
 	}
 	r.book.note("kafka_refuse", true)
-	if err := r.server.postgres.CloneDatabase(context.WithoutCancel(ctx), r.dbName, r.dbName+"_copy"); err != nil {
-		return err
-	}
-	r.onClose(func() error { return r.server.postgres.DropDatabase(context.Background(), r.dbName+"_copy") })
-	r.copied = true
-	wanted := []string{"provider_slow", "postgres_answers_lost", "provider_answers_lost"}
 	for _, f := range r.faults() {
-		if slices.Contains(wanted, f.kind) && ctx.Err() == nil {
+		if (f.kind == "provider_slow" || f.kind == "provider_answers_lost") && ctx.Err() == nil {
 			if err := f.run(ctx); err != nil {
 				return err
 			}
