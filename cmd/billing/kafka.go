@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -150,22 +149,21 @@ func (s *service) countPublished(report usecase.RelayReport, took time.Duration)
 
 // kafkaConnections builds the two kinds of connections that the client library knows from one configuration.
 func kafkaConnections(cfg Config) (*kafka.Dialer, *kafka.Transport, error) {
-	var tlsConfig *tls.Config
-	if cfg.KafkaTLS {
-		roots, certificates, err := tlsFiles(cfg.KafkaTLSCAFile, cfg.KafkaTLSCertFile, cfg.KafkaTLSKeyFile)
-		if err != nil {
-			return nil, nil, fmt.Errorf("kafka TLS: %w", err)
-		}
-		tlsConfig = &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS12}
-	}
 	mechanism, err := kafkaLogin(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kafka SASL: %w", err)
 	}
-	dialer := &kafka.Dialer{ClientID: cfg.KafkaClientID, Timeout: 5 * time.Second, DualStack: true, TLS: tlsConfig, SASLMechanism: mechanism}
+	dialer := &kafka.Dialer{ClientID: cfg.KafkaClientID, Timeout: kafkaDialTimeout, DualStack: true, SASLMechanism: mechanism}
 	transport := &kafka.Transport{
-		ClientID: cfg.KafkaClientID, DialTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MetadataTTL: 2 * time.Second,
-		TLS: tlsConfig, SASL: mechanism,
+		ClientID: cfg.KafkaClientID, DialTimeout: kafkaDialTimeout, IdleTimeout: 30 * time.Second, MetadataTTL: 2 * time.Second,
+		SASL: mechanism,
+	}
+	if cfg.KafkaTLS {
+		files := tlsDialer{cfg.KafkaTLSCAFile, cfg.KafkaTLSCertFile, cfg.KafkaTLSKeyFile}
+		if _, _, err := tlsFiles(files.caFile, files.certFile, files.keyFile); err != nil {
+			return nil, nil, fmt.Errorf("kafka TLS: %w", err)
+		}
+		dialer.DialFunc, transport.Dial = files.dial, files.dial
 	}
 	return dialer, transport, nil
 }

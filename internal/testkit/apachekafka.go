@@ -27,6 +27,10 @@ const kafkaStartTimeout = 2 * time.Minute
 type ApacheKafkaOptions struct {
 	// Properties are further lines of server.properties.
 	Properties map[string]string
+	// Listeners are further listeners by name, in capitals, with their security protocol; see Address.
+	Listeners map[string]string
+	// Scram are users in the words of StorageTool's --add-scram: SCRAM-SHA-512=[name=…,password=…].
+	Scram []string
 	// LogFile is where the broker's log goes; by default a file that is removed with the data, unless the start fails.
 	LogFile string
 }
@@ -35,6 +39,7 @@ type ApacheKafkaOptions struct {
 // which can be used but neither stopped nor restarted.
 type ApacheKafka struct {
 	brokers []string
+	further map[string]string // addresses of further listeners
 	options ApacheKafkaOptions
 	sources string // deploy/dev/kafka
 	libs    string
@@ -116,7 +121,11 @@ func (k *ApacheKafka) create(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make a cluster id: %w", err)
 	}
-	format := k.java(ctx, "kafka.tools.StorageTool", "format", "-t", string(bytes.TrimSpace(id)), "-c", k.dir.join("server.properties"))
+	args := []string{"kafka.tools.StorageTool", "format", "-t", string(bytes.TrimSpace(id)), "-c", k.dir.join("server.properties")}
+	for _, user := range k.options.Scram {
+		args = append(args, "--add-scram", user)
+	}
+	format := k.java(ctx, args...)
 	if out, err := format.CombinedOutput(); err != nil {
 		return fmt.Errorf("format storage: %w\n%s", err, out)
 	}
@@ -140,8 +149,19 @@ func (k *ApacheKafka) configure() error {
 	}
 	k.brokers = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(client))}
 	lines := bytes.NewBuffer(common)
-	fmt.Fprintf(lines, "listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d\n", client, controller)
-	fmt.Fprintf(lines, "advertised.listeners=PLAINTEXT://127.0.0.1:%d\n", client)
+	listeners, protocols := fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", client), "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+	k.further = map[string]string{}
+	for name, protocol := range k.options.Listeners {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		k.further[name] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		listeners += "," + name + "://" + k.further[name]
+		protocols += "," + name + ":" + protocol
+	}
+	fmt.Fprintf(lines, "listeners=%s,CONTROLLER://127.0.0.1:%d\n", listeners, controller)
+	fmt.Fprintf(lines, "advertised.listeners=%s\nlistener.security.protocol.map=%s\n", listeners, protocols)
 	fmt.Fprintf(lines, "controller.quorum.voters=1@127.0.0.1:%d\n", controller)
 	fmt.Fprintf(lines, "log.dirs=%s\n", k.dir.join("data"))
 	for name, value := range k.options.Properties {
@@ -237,6 +257,9 @@ func warmUp(ctx context.Context, brokers []string) error {
 
 // Brokers are the addresses to connect to; they stay the same over restarts.
 func (k *ApacheKafka) Brokers() []string { return k.brokers }
+
+// Address is where the listener of a name is to be connected to.
+func (k *ApacheKafka) Address(listener string) string { return k.further[listener] }
 
 // LogFile is the broker's log, empty for one that runs elsewhere.
 func (k *ApacheKafka) LogFile() string { return k.options.LogFile }
