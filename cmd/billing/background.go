@@ -67,6 +67,7 @@ func (s *service) statsStep() func(ctx context.Context) error {
 		for rule, n := range stats.Violations {
 			s.metrics.Violations(rule, int(n))
 		}
+		s.metrics.HistoryLost(stats.Switches[usecase.HistoryWasLost])
 		paused := stats.Switches[usecase.ChargingPaused]
 		s.metrics.ChargingPaused(paused)
 		s.paused.Store(paused)
@@ -136,6 +137,7 @@ func (s *service) expect() {
 	for _, topic := range s.cfg.KafkaTopics {
 		names.Topics = append(names.Topics, usecase.RetryTopic(topic, s.cfg.KafkaGroup))
 	}
+	names.Jobs = append(names.Jobs, jobRetention, jobAudit)
 	for _, rule := range usecase.Rules() {
 		names.Rules = append(names.Rules, rule.Name)
 	}

@@ -73,7 +73,7 @@ type Metrics struct {
 	httpSeconds                             *prometheus.HistogramVec
 	invariants, jobSuccess                  *prometheus.GaugeVec
 	purged                                  *prometheus.CounterVec
-	chargingPaused, clockSkew               prometheus.Gauge
+	chargingPaused, historyLost, clockSkew  prometheus.Gauge
 
 	mu       sync.Mutex // guards assigned
 	assigned map[partitionKey]bool
@@ -201,10 +201,12 @@ func (m *Metrics) addHTTP(c *catalog) {
 func (m *Metrics) addService(c *catalog, build BuildInfo) {
 	m.invariants = zeroGauges(c.gauge("billing_invariant_violations",
 		"Findings of the checks that must find nothing, by rule.", "rule"), []string{RulePositionBeyondLog, RulePartitionHalted})
+	m.historyLost = c.gauge("billing_history_lost",
+		"1 since the database was found to be restored to an earlier point, until an operator clears it.").WithLabelValues()
 	m.chargingPaused = c.gauge("billing_charging_paused",
 		"1 while an operator has stopped charging.").WithLabelValues()
 	m.jobSuccess = c.gauge("billing_job_last_success_timestamp_seconds",
-		"When each job last succeeded; 0 = not since the start.", "job")
+		"When each job last succeeded; 0 = not since the start.", "task")
 	m.purged = zeroCounters(c.counter("billing_purged_rows_total",
 		"Rows deleted because their retention was over, by kind.", "kind"), purgedKinds)
 	m.clockSkew = c.gauge("billing_database_clock_skew_seconds",

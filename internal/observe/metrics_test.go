@@ -43,6 +43,7 @@ var contract = map[string]map[string][]string{
 	"billing_fenced_writes_total":  {},
 	"billing_invariant_violations": {"rule": {"position_beyond_log", "partition_halted"}},
 	"billing_charging_paused":      {},
+	"billing_history_lost":         {},
 	"billing_build_info":           {"version": {"v1"}, "revision": {"abc"}, "goversion": {"go1"}},
 }
 

@@ -173,6 +173,9 @@ func (m *Metrics) Violations(rule string, n int) {
 	m.invariants.WithLabelValues(rule).Set(float64(n))
 }
 
+// HistoryLost shows that the database was restored to an earlier point and nobody cleared it yet.
+func (m *Metrics) HistoryLost(lost bool) { m.historyLost.Set(flag(lost)) }
+
 // ChargingPaused shows the operator's switch.
 func (m *Metrics) ChargingPaused(paused bool) { m.chargingPaused.Set(flag(paused)) }
 

@@ -37,6 +37,7 @@ func TestEachMethodMovesItsMetric(t *testing.T) {
 	m.Request("/secret/path", 404, time.Second)
 	m.Violations("some_rule", 17)
 	m.ChargingPaused(true)
+	m.HistoryLost(true)
 	m.JobSucceeded("audit", time.Unix(18, 0))
 	m.ClockSkew(-19 * time.Second)
 	for _, tc := range []struct {
@@ -77,6 +78,7 @@ func TestEachMethodMovesItsMetric(t *testing.T) {
 		{1, "billing_http_request_duration_seconds", []string{"other"}},
 		{17, "billing_invariant_violations", []string{"some_rule"}},
 		{1, "billing_charging_paused", nil},
+		{1, "billing_history_lost", nil},
 		{18, "billing_job_last_success_timestamp_seconds", []string{"audit"}},
 		{-19, "billing_database_clock_skew_seconds", nil},
 	} {
