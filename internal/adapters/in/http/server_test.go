@@ -205,3 +205,25 @@ func TestPanicOfOneRequestLeavesTheOthers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestBodyThatDoesNotComeEndsTheRequest(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	srv := httptest.NewUnstartedServer(a.handler)
+	srv.Config.ReadTimeout = 100 * time.Millisecond
+	srv.Start()
+	defer srv.Close()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	head := "POST /v1/charges HTTP/1.1\r\nHost: billing\r\nAuthorization: Bearer " + tokenOf("shop") + "\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\n{"
+	if _, err := io.WriteString(conn, head); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn) // the server also closes the connection
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), "REQUEST_TIMEOUT") {
+		t.Errorf("got %s, %v", answer, err)
+	}
+}
