@@ -18,14 +18,10 @@ func MaskCards(text []byte, ids ...string) ([]byte, bool) {
 		if !isDigit(text[i]) {
 			continue
 		}
-		end := digitsEnd(text, i)
-		if !isCard(text[i:end]) || slices.Contains(ids, string(text[i:end])) {
-			if grouped := groupsEnd(text, i); grouped > end && isCard(text[i:grouped]) {
-				end = grouped
-			} else {
-				i = end - 1
-				continue
-			}
+		end, card := cardEnd(text, i, ids)
+		if !card {
+			i = end - 1
+			continue
 		}
 		if !found {
 			masked, found = slices.Clone(text), true
@@ -38,6 +34,19 @@ func MaskCards(text []byte, ids ...string) ([]byte, bool) {
 		i = end - 1
 	}
 	return masked, found
+}
+
+// cardEnd returns the end of the digits that begin at start, and whether they are a card number: in one piece, or
+// else together with the groups that follow.
+func cardEnd(text []byte, start int, ids []string) (int, bool) {
+	end := digitsEnd(text, start)
+	if isCard(text[start:end]) && !slices.Contains(ids, string(text[start:end])) {
+		return end, true
+	}
+	if grouped := groupsEnd(text, start); grouped > end && isCard(text[start:grouped]) {
+		return grouped, true
+	}
+	return end, false
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -93,7 +93,7 @@ func TestReplayFromTwoShellsInterruptedAndRepeatedChargesOnce(t *testing.T) {
 	})
 	raised := []string{"BILLING_MAX_AMOUNT_MINOR=1000000000"}
 	replay := []string{"deadletters", "replay", "--limit", "1000", "--yes", "--because", "the maximum was raised"}
-	if code := r.finish(t, r.start(t, raised, append(replay, "--dry-run")...)); code != 0 {
+	if code := r.finish(t, r.start(t, raised, slices.Concat(replay, []string{"--dry-run"})...)); code != 0 {
 		t.Errorf("the dry run ended with %d", code)
 	}
 	if n := r.db.Count(t, "SELECT count(*) FROM dead_letter WHERE status <> 'open'"); n != 0 {

@@ -36,7 +36,7 @@ func (t Topic) Read(ctx context.Context, each func(partition int32, messages []u
 		return since, fmt.Errorf("topic %s does not exist, or may not be described", t.Name)
 	}
 	for p := range found.partitions[t.Name] {
-		oldest, err := t.partition(ctx, group, int32(p), found.retention[t.Name], each) //nolint:gosec // partitions are few
+		oldest, err := t.partition(ctx, group, int32(p), found.retention[t.Name], each)
 		if err != nil {
 			return since, fmt.Errorf("read %s/%d: %w", t.Name, p, err)
 		}

@@ -2,7 +2,7 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -138,5 +138,5 @@ func TestUnreadableTopicLeavesTheAuditIncomplete(t *testing.T) {
 type brokenTopic struct{}
 
 func (brokenTopic) ReadResults(context.Context, func([]usecase.Result) error) (time.Time, error) {
-	return time.Time{}, fmt.Errorf("the broker is away")
+	return time.Time{}, errors.New("the broker is away")
 }
