@@ -33,6 +33,7 @@ func (s *service) charger() (part, func(), error) {
 		Send: usecase.Send{
 			Provider: tapProvider(provider), Gate: s.gate, Codec: codec, Clock: s.clock, Random: rand.Float64, IDs: newID,
 			Backoff: retry, Lease: s.cfg.ChargeLease, Timeout: s.cfg.ProviderTimeout, PendingMax: s.cfg.PendingMax,
+			HoldUntil: s.clock.Now().Add(2 * s.cfg.KafkaSessionTimeout),
 		},
 		Settle:      usecase.Settle{Queue: tapCharges(s.queue), Codec: codec, IDs: newID},
 		Gate:        s.gate,

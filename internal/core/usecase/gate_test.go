@@ -134,6 +134,27 @@ func TestLookUpsDoNotInterruptARowOfRejections(t *testing.T) {
 	}
 }
 
+// Whether the database was restored shows only when the partitions are assigned: until then nothing old is sent
+// to a provider that cannot be asked.
+func TestAnOldChargeWaitsUntilARestoreWouldShow(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	p := &provider{caps: usecase.Capabilities{KeyWindow: 24 * time.Hour}, charge: domain.Answer{Outcome: domain.Succeeded}}
+	s := newSend(p, c)
+	s.HoldUntil = c.Now().Add(30 * time.Second)
+	got := s.Do(t.Context(), newClaim(c, usecase.StepLookupPost))
+	if p.charges != 0 || got.Status != domain.StatusRequested || got.Delay != 30*time.Second || !got.ClearStamp {
+		t.Errorf("%d requests, %+v", p.charges, got)
+	}
+	if s.Do(t.Context(), newClaim(c, usecase.StepPost)).Status != domain.StatusSucceeded {
+		t.Error("a young charge had to wait")
+	}
+	c.advance(30 * time.Second)
+	if s.Do(t.Context(), newClaim(c, usecase.StepLookupPost)).Status != domain.StatusSucceeded {
+		t.Error("an old charge was not sent in the end")
+	}
+}
+
 func TestALookUpsHintHoldsEverythingBack(t *testing.T) {
 	t.Parallel()
 	c := newClock()

@@ -26,6 +26,9 @@ type Send struct {
 	Lease      time.Duration
 	Timeout    time.Duration // of one call, the answer read
 	PendingMax time.Duration
+	// HoldUntil keeps charges that an earlier life of the database may have sent from being sent without a
+	// look-up, where there is none: a restore shows only after the partitions were assigned. Zero holds nothing.
+	HoldUntil time.Time
 }
 
 // Do works on one claim. A shutdown does not cut a call that is under way: its answer may be the only
@@ -49,6 +52,10 @@ func (s Send) Do(ctx context.Context, c Claim) Settlement {
 			settlement := s.park(c, notSent(), domain.ParkHistoryLost)
 			settlement.ClearStamp = false // another life may have sent it: nobody may cancel it as never sent
 			return settlement
+		}
+		if wait := s.HoldUntil.Sub(s.Clock.Now()); !canAsk && wait > 0 {
+			s.Gate.Unused()
+			return s.again(c, notSent(), wait)
 		}
 		if canAsk {
 			if settlement, done := s.lookBefore(ctx, c); done {
