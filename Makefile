@@ -72,6 +72,25 @@ cover: ## Write coverage to cover.out and print the total
 	$(WITH) $(GO) test -count=1 -coverpkg=./internal/...,./cmd/billing -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -1
 
+PROOF := $(GO) run ./internal/proof/harness/cmd
+DURATION ?= 8m
+SEED ?= $(shell date +%s)
+
+.PHONY: crash
+crash: ## Kill, cut and pause everything, then audit (DURATION=8m SEED=n KAFKA=apache); see deploy/PROOF.md
+	$(PROOF) -duration $(DURATION) -seed $(SEED) -kafka $(PROOF_KAFKA)
+
+# The proof wants a real broker unless the command line says otherwise.
+PROOF_KAFKA = $(if $(filter command line environment,$(origin KAFKA)),$(KAFKA),apache)
+
+.PHONY: soak
+soak: ## The long form: a million events in 65 minutes
+	$(PROOF) -duration 65m -rate 265 -seed $(SEED) -kafka $(PROOF_KAFKA)
+
+.PHONY: mutants
+mutants: ## Break the service on purpose, each time in another way: the proof has to notice every time
+	$(PROOF) -mutants -seed $(SEED) -kafka $(PROOF_KAFKA)
+
 .PHONY: tools
 tools: $(GOLANGCI) ## Install the pinned tools of lint and check-deploy into .tools/
 	deploy/checks/tools.sh

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +69,7 @@ func (r *rig) killAll() error {
 // full is the long form: everything at once, at random.
 func (r *rig) full(ctx context.Context) error {
 	for i := range 3 {
-		r.addPod(fmt.Sprintf("pod-%d", i+1), "", 13*time.Second, slices.Concat(point.Consumer(), point.Worker()))
+		r.addPod(fmt.Sprintf("pod-%d", i+1), "", 13*time.Second, point.Consumer())
 	}
 	for i := range 3 {
 		r.addPod(fmt.Sprintf("worker-%d", i+1), "charger,relay", 2500*time.Millisecond, point.Worker())
