@@ -112,6 +112,10 @@ image: ## Build the image by docker, podman or buildah (IMAGE=billing, ENGINE=)
 figures: build ## Print image size, time from start to ready, and idle memory
 	@$(GO) run ./internal/proof/deploy/figures $(BIN)/billing
 
+.PHONY: bench-relay
+bench-relay: ## Measure the way out beside a bare Kafka writer (MESSAGES=50000, ROUNDS=5)
+	$(GO) run ./internal/proof/bench/relay
+
 .PHONY: bench-ingest
 bench-ingest: ## Measure the way in beside the documents' loop and COPY (EVENTS=200000, ROUNDS=3)
 	$(GO) run ./internal/proof/bench/ingest
