@@ -149,7 +149,8 @@ func (k *ApacheKafka) configure() error {
 	}
 	k.brokers = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(client))}
 	lines := bytes.NewBuffer(common)
-	listeners, protocols := fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", client), "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+	listeners := []string{fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", client)}
+	protocols := []string{"PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
 	k.further = map[string]string{}
 	for name, protocol := range k.options.Listeners {
 		port, err := freePort()
@@ -157,11 +158,11 @@ func (k *ApacheKafka) configure() error {
 			return err
 		}
 		k.further[name] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		listeners += "," + name + "://" + k.further[name]
-		protocols += "," + name + ":" + protocol
+		listeners = append(listeners, name+"://"+k.further[name])
+		protocols = append(protocols, name+":"+protocol)
 	}
-	fmt.Fprintf(lines, "listeners=%s,CONTROLLER://127.0.0.1:%d\n", listeners, controller)
-	fmt.Fprintf(lines, "advertised.listeners=%s\nlistener.security.protocol.map=%s\n", listeners, protocols)
+	fmt.Fprintf(lines, "listeners=%s,CONTROLLER://127.0.0.1:%d\n", strings.Join(listeners, ","), controller)
+	fmt.Fprintf(lines, "advertised.listeners=%s\nlistener.security.protocol.map=%s\n", strings.Join(listeners, ","), strings.Join(protocols, ","))
 	fmt.Fprintf(lines, "controller.quorum.voters=1@127.0.0.1:%d\n", controller)
 	fmt.Fprintf(lines, "log.dirs=%s\n", k.dir.join("data"))
 	for name, value := range k.options.Properties {

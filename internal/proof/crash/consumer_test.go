@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -419,4 +421,68 @@ func TestAKilledBrokerComesBackAndIsReadAgain(t *testing.T) {
 	r.awaitSettled(t)
 	r.audit(t)
 	stop(t, p)
+}
+
+// pass lets time go by in which something must, or must not, happen by itself.
+func pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// proxied is a listener that says it is to be reached through a proxy.
+type proxied struct {
+	net.Listener
+
+	proxy *testkit.Proxy
+}
+
+// Addr is what the broker advertises.
+func (l *proxied) Addr() net.Addr {
+	addr, err := net.ResolveTCPAddr("tcp", l.proxy.Addr())
+	if err != nil {
+		return l.Listener.Addr()
+	}
+	return addr
+}
+
+// The network swallows the brokers' answers, or everything, for longer than the session lasts.
+func TestWhatTheNetworkSwallowsIsRecoveredFromWithoutARestart(t *testing.T) {
+	t.Parallel()
+	for name, swallow := range map[string]func(*testkit.Proxy){"answers": (*testkit.Proxy).HoldAnswers, "everything": (*testkit.Proxy).BlackHole} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var proxy *testkit.Proxy
+			kafka := testkit.NewKfake(t, nil, kfake.ListenFn(func(network, address string) (net.Listener, error) {
+				inner, err := net.Listen(network, address)
+				if err != nil {
+					return nil, err
+				}
+				proxy = testkit.NewProxy(t, inner.Addr().String())
+				return &proxied{inner, proxy}, nil
+			}))
+			r := assemble(t, kafka.Brokers(), paysim.Script{}, nil)
+			r.produce(t, 20, time.Now())
+			p := r.serve(t)
+			r.awaitSettled(t)
+			swallow(proxy)
+			pass(t, 8*time.Second) // longer than the session
+			if status, body := r.get(t, p, "/livez"); status != 200 {
+				t.Errorf("/livez is %d: %s", status, body)
+			}
+			proxy.Cut()
+			if err := proxy.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			r.produce(t, 20, time.Now())
+			r.soon(t, "orders are accepted again", func() bool { return r.accepted(t) == 40 })
+			r.awaitSettled(t)
+			r.audit(t)
+			stop(t, p)
+		})
+	}
 }

@@ -138,10 +138,12 @@ func TestInboxLookUpProbesOnlyTheDaysOfItsIDs(t *testing.T) {
 		e.db.Exec(t, `INSERT INTO processed_event (event_id, consumer_group, fingerprint)
 			SELECT (left($1::text, 9) || lpad(to_hex(g), 4, '0') || '-' || substr(gen_random_uuid()::text, 15))::uuid, 'former', $2 FROM generate_series(1, 20000) g`, id, bytes[0])
 	}
-	args := []any{
+	args := make([]any, 0, 14)
+	args = append(
+		args,
 		ids, orders, orders, []int64{1, 1}, []string{"RUB", "RUB"}, bytes, bytes, orders, []*time.Time{nil, nil},
 		group, limits.Retention.Seconds(), limits.Skew.Seconds(),
-	}
+	)
 	probesTwoDays(t, e.explain(t, postgres.AcceptSQL, args...))
 	probesTwoDays(t, e.explain(t, postgres.PlainSQL, append(args, ids[0], ids[1])...))
 }

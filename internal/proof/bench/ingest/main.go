@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-func main() { os.Exit(run()) } //nolint:forbidigo // a command of its own
+func main() { os.Exit(run()) }
 
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -32,7 +32,7 @@ func run() int {
 }
 
 func number(name string, fallback int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 { //nolint:forbidigo // a command of its own
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
 		return n
 	}
 	return fallback
