@@ -211,6 +211,7 @@ func TestACopyIsNeverTooLargeToPublish(t *testing.T) {
 		"detail":         {letter(func(d *usecase.DeadLetter) { d.Detail = string(huge) }), true, nil, false},
 		"key":            {letter(func(d *usecase.DeadLetter) { d.Key = huge }), false, map[string]string{"dlq-truncated": "true", "dlq-dropped": "key"}, true},
 		"headers":        {letter(func(d *usecase.DeadLetter) { d.Headers[0].Value = huge }), false, map[string]string{"dlq-truncated": "true", "dlq-dropped": "headers"}, false},
+		"masked":         {letter(func(d *usecase.DeadLetter) { d.Masked = true }), true, map[string]string{"dlq-masked": "true"}, false},
 		"empty detail":   {letter(func(d *usecase.DeadLetter) { d.Detail = "" }), true, map[string]string{"dlq-detail": "invalid_json"}, false},
 		"detail of text": {letter(func(d *usecase.DeadLetter) { d.Detail = strings.Repeat("ж", 600) }), true, map[string]string{"dlq-detail": strings.Repeat("ж", 512)}, false},
 	}

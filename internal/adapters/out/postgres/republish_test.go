@@ -1,7 +1,9 @@
 package postgres_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -24,13 +26,29 @@ func TestResultIsPublishedAgainUnderItsIdentity(t *testing.T) {
 	}
 	b.publish(t)
 	published := b.text(t, "SELECT published_at FROM charge_event WHERE event_id = $1", id)
+	hold, err := b.db.Pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hold.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := hold.Exec(t.Context(), "SELECT FROM charge_event FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
 	var wg sync.WaitGroup
-	for range 8 {
+	for range 4 {
 		wg.Go(func() {
-			if _, err := b.republish().Do(t.Context(), id, byTest); err != nil {
+			_, err := b.republish().Do(t.Context(), id, byTest)
+			for errors.Is(err, domain.ErrRetry) { // waited longer than a lock may be waited for
+				_, err = b.republish().Do(t.Context(), id, byTest)
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		})
+	}
+	eventually(t, "all of them wait for the same announcement", func() bool { return b.waiting(t) == 4 })
+	if err := hold.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	wg.Wait()
 	messages, err := b.store.ClaimMessages(t.Context(), 10, time.Minute)

@@ -125,10 +125,14 @@ func TestEvidenceIsKept(t *testing.T) {
 	id := b.charge(t, "o-1", domain.StatusDeclined, domain.Declined)
 	b.publish(t)
 	b.db.Exec(t, "UPDATE charge_attempt SET outcome = 'succeeded' WHERE event_id = $1", id)
+	untold := b.charge(t, "o-2", domain.StatusSucceeded, domain.Succeeded)
+	b.db.Exec(t, "DELETE FROM outbox WHERE event_id = $1", untold)
 	b.age(t)
-	if got := b.sweep(t, 10); got[usecase.RemainsAttempts] != 0 {
+	if got := b.sweep(t, 10); got[usecase.RemainsAttempts] != 1 || got[usecase.RemainsHistory] != 1 {
 		t.Errorf("deleted %v", got)
 	}
+	b.count(t, 1, "SELECT count(*) FROM charge_attempt WHERE event_id = $1", id)
+	b.count(t, 1, "SELECT count(*) FROM charge_event WHERE event_id = $1", untold)
 }
 
 func TestOneMaintainerDeletes(t *testing.T) {
