@@ -335,6 +335,9 @@ func TestEachViolationIsFoundByItsRuleAlone(t *testing.T) {
 	var planted sync.Map
 	t.Cleanup(func() {
 		for _, rule := range usecase.Rules() {
+			if rule.Walk == usecase.WalkResults || rule.Walk == usecase.WalkPublished {
+				continue // planted on the topic, see TestResultsOnTheTopicAreComparedInBothDirections
+			}
 			if _, ok := planted.Load(rule.Name); !ok {
 				t.Errorf("no violation of %s %s was planted", rule.ID, rule.Name)
 			}

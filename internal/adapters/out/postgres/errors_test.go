@@ -135,6 +135,7 @@ func TestStatementsThatWaitTooLongAreRepeated(t *testing.T) {
 		}
 		config := e.pool.Config()
 		config.ConnConfig.RuntimeParams[setting] = "50"
+		config.AfterConnect = nil // which wants the service's own settings
 		impatient := *r
 		impatient.store = postgres.NewStore(poolOf(t, config))
 		impatient.accept.Inbox = impatient.store
