@@ -118,7 +118,8 @@ func dripAll(w http.ResponseWriter, r *http.Request, f Fault, a reply) {
 	conn, buf := takeOver(w)
 	defer conn.Close()
 	defer context.AfterFunc(r.Context(), func() { _ = conn.Close() })()
-	drip(workOf(r.Context()), buf, buf.Flush, a.raw(), f.interval())
+	// Said in the head, or the client would send its next request into a connection that is being closed.
+	drip(workOf(r.Context()), buf, buf.Flush, a.raw("Connection: close\r\n"), f.interval())
 }
 
 // resetOnReuse waits for the first byte of the next request and then resets, which is
@@ -127,7 +128,7 @@ func resetOnReuse(w http.ResponseWriter, r *http.Request, a reply) {
 	conn, buf := takeOver(w)
 	defer conn.Close()
 	defer context.AfterFunc(workOf(r.Context()), func() { _ = conn.Close() })()
-	if _, err := buf.Write(a.raw()); err != nil || buf.Flush() != nil {
+	if _, err := buf.Write(a.raw("")); err != nil || buf.Flush() != nil {
 		return
 	}
 	if _, err := buf.ReadByte(); err == nil {
@@ -135,15 +136,15 @@ func resetOnReuse(w http.ResponseWriter, r *http.Request, a reply) {
 	}
 }
 
-// raw is the answer as bytes on the wire, for connections taken over.
-func (a reply) raw() []byte {
+// raw is the answer as bytes on the wire, with further header lines, for connections taken over.
+func (a reply) raw(more string) []byte {
 	h := http.Header{}
 	a.setHeader(h)
 	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	var b bytes.Buffer
 	b.WriteString("HTTP/1.1 " + strconv.Itoa(a.Status) + " " + http.StatusText(a.Status) + "\r\n")
 	_ = h.Write(&b) // a bytes.Buffer takes everything
-	b.WriteString("\r\n")
+	b.WriteString(more + "\r\n")
 	b.Write(a.Body)
 	return b.Bytes()
 }
