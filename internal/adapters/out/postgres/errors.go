@@ -81,9 +81,6 @@ func Describe(err error) string {
 	if text := describePooler(err); text != "" {
 		return text
 	}
-	if text := describePooler(err); text != "" {
-		return text
-	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return "the database refuses: " + e.Message + " (SQLSTATE " + e.Code + ")"
 	}
