@@ -37,7 +37,7 @@ demo-stay: ## The same, and leave it running to look around until Ctrl-C
 
 .PHONY: test
 test: ## Run all tests on real PostgreSQL and Apache Kafka
-	$(WITH) $(GO) test -race -shuffle=on -count=1 -timeout 20m ./...
+	$(WITH) $(GO) test -race -shuffle=on -count=1 -parallel 6 -timeout 20m ./...
 
 .PHONY: check
 check: test lint generated check-deploy ## Everything that CI runs
