@@ -49,6 +49,7 @@ func (r *rig) judge(f *facts, restored bool) findings {
 	r.judgeCharges(f, restored, &out)
 	r.judgeEffects(f, &out)
 	r.judgeLetters(f, &out)
+	r.judgePosts(f, &out)
 	if !restored {
 		r.judgeRequests(f, &out)
 	}

@@ -20,7 +20,8 @@ import (
 type pod struct {
 	rig      *rig
 	name     string
-	roles    string // empty: the default, all but api
+	roles    string       // empty: all
+	api      atomic.Value // where its process listens for clients, a string
 	consumer bool
 	mortal   bool          // it only dies: it is neither stopped nor paused
 	calm     time.Duration // a life lasts half to one and a half of it
@@ -35,8 +36,11 @@ var processes atomic.Int64
 // start runs the next process, armed with a point or with none.
 func (p *pod) start(at string) error {
 	var more []string
-	if p.roles != "" {
+	switch {
+	case p.roles != "":
 		more = append(more, "BILLING_ROLES="+p.roles)
+	case p.rig.tokens != "":
+		more = append(more, "BILLING_ROLES=consumer,charger,relay,maintenance,api", "BILLING_HTTP_ADDR=127.0.0.1:0", "BILLING_API_TOKENS_FILE="+p.rig.tokens)
 	}
 	if p.rig.o.Mutant != "" {
 		more = append(more, "BILLING_MUTANT="+p.rig.o.Mutant)
@@ -63,7 +67,7 @@ func (p *pod) start(at string) error {
 		return err
 	}
 	p.process = process
-	p.rig.scrape(number, process)
+	p.rig.scrape(number, process, p)
 	return nil
 }
 

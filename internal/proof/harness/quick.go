@@ -11,8 +11,8 @@ import (
 	"billing/internal/proof/point"
 )
 
-// quickFor is how long the short form breaks things.
-const quickFor = 14 * time.Second
+// quickFor is how long the short form breaks things at most, and without faults.
+const quickFor = 25 * time.Second
 
 // quick is the short form: two processes and a worker, and in ten seconds one of each fault that some
 // mutant needs. A violation that is seen at once ends it early.
@@ -37,14 +37,19 @@ func (r *rig) quick(ctx context.Context) error {
 			return err
 		}
 	}
-	group.Go(func() error {
-		busy, end := context.WithTimeout(chaos, quickFor-time.Second)
-		defer end()
-		return r.producer.run(busy, r.o.Rate)
-	})
+	group.Go(func() error { return r.producer.run(chaos, r.o.Rate) })
 	if !r.o.Idle {
 		group.Go(func() error { return worker.live(chaos) })
-		group.Go(func() error { return r.drill(chaos, sleeper, other) })
+		group.Go(func() error {
+			defer stop()
+			return r.drill(chaos, sleeper, other)
+		})
+	} else {
+		group.Go(func() error {
+			defer stop()
+			sleep(chaos, 3*time.Second)
+			return nil
+		})
 	}
 	group.Go(func() error {
 		for chaos.Err() == nil {
@@ -76,9 +81,7 @@ func (r *rig) drill(ctx context.Context, sleeper, other *pod) error {
 	if err := sleeper.process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	wake := time.Now().Add(r.t.session + 1500*time.Millisecond)
 	err := r.whileAsleep(ctx)
-	sleep(ctx, time.Until(wake))
 	r.book.note("sigstop_beyond_session", true)
 	if err := errors.Join(err, sleeper.process.Signal(syscall.SIGCONT)); err != nil {
 		return err
@@ -102,6 +105,7 @@ func (r *rig) whileAsleep(ctx context.Context) error {
 		return err
 	}
 	r.book.note("kafka_refuse", true)
+	joined := r.book.said("joined the group")
 	for _, f := range r.faults() {
 		if (f.kind == "provider_slow" || f.kind == "provider_answers_lost") && ctx.Err() == nil {
 			if err := f.run(ctx); err != nil {
@@ -110,5 +114,10 @@ func (r *rig) whileAsleep(ctx context.Context) error {
 			r.book.note(f.kind, true)
 		}
 	}
+	// The others take the sleeper's partitions over, and go on where it stands.
+	for r.book.said("joined the group") == joined && ctx.Err() == nil {
+		sleep(ctx, 50*time.Millisecond)
+	}
+	sleep(ctx, time.Second)
 	return nil
 }

@@ -94,6 +94,9 @@ func (r *rig) report(f *facts, found findings) string {
 		}
 	}
 	line("events acknowledged      %d (%s)", acked, list(kinds))
+	if r.poster != nil {
+		line("POSTs answered           %d, repeated %d times, misused keys refused %d", len(r.poster.answered), r.poster.repeats, r.poster.refused)
+	}
 	line("charges                  %d (%s)", len(f.charges), list(statuses))
 	line("requests on the wire     %d, of them answered from the provider's memory %d", wire, replayed)
 	line("announcements            %d, of them published again %d; dead letters %d", announcements, again, len(f.letters))

@@ -127,6 +127,8 @@ type rig struct {
 
 	wait     sync.WaitGroup // scrapers
 	copied   bool
+	tokens   string // the file of the API's clients, empty without the API
+	poster   *poster
 	restored atomic.Bool  // the database was put back: positions and history are another matter
 	looks    atomic.Int64 // at the invariants
 

@@ -68,6 +68,12 @@ func (r *rig) killAll() error {
 
 // full is the long form: everything at once, at random.
 func (r *rig) full(ctx context.Context) error {
+	tokens, removeTokens, err := tokensFile()
+	if err != nil {
+		return err
+	}
+	r.onClose(removeTokens)
+	r.tokens, r.poster = tokens, newPoster(r)
 	for i := range 3 {
 		r.addPod(fmt.Sprintf("pod-%d", i+1), "", 13*time.Second, point.Consumer())
 	}
@@ -90,12 +96,14 @@ func (r *rig) full(ctx context.Context) error {
 	if !r.o.Idle {
 		group.Go(func() error { return r.breakThings(chaos, rand.New(rand.NewPCG(r.o.Seed, 3)), 2500*time.Millisecond) })
 	}
+	group.Go(func() error { r.poster.run(chaos, 10); return nil })
 	group.Go(func() error { return r.copyLate(chaos) })
 	group.Go(func() error { r.progress(chaos); return nil })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	r.book.say("everything heals")
+	r.poster.finish(ctx)
 	return nil
 }
 
@@ -250,6 +258,9 @@ func (r *rig) restore(ctx context.Context) (findings, error) {
 		if err := p.start(""); err != nil {
 			return findings{}, err
 		}
+	}
+	if r.poster != nil {
+		r.poster.repeatAll(ctx)
 	}
 	limit := 5 * time.Minute
 	if r.o.Quick {

@@ -24,9 +24,14 @@ type usage struct {
 }
 
 // scrape reads the counters of a process until it ends, and what it takes of the machine.
-func (r *rig) scrape(number int, process *testkit.Process) {
+func (r *rig) scrape(number int, process *testkit.Process, p *pod) {
 	r.wait.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		if p.consumer && r.tokens != "" {
+			if addr, err := process.WaitListening(ctx, "api"); err == nil {
+				p.api.Store(addr)
+			}
+		}
 		addr, err := process.WaitListening(ctx, "ops")
 		cancel()
 		if err != nil {
