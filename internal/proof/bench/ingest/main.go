@@ -1,7 +1,8 @@
 // Command ingest measures the way in from Kafka: events on a topic of six partitions, 10 % of them redelivered, to committed
 // rows. In each round it runs, one after the other, the service itself (role consumer, everything on), the loop of the
 // requirement documents with one reader and with six, and COPY of 1000 rows into the same tables by one and by four
-// connections, which deduplicates nothing and reads no Kafka. It prints medians, ratios and the CPU time of both sides.
+// connections, which deduplicates nothing and reads no Kafka. It prints medians, ratios and the CPU time of both sides. At the end it
+// measures how long inserts wait while days of the inbox are made and dropped.
 //
 //	EVENTS=1000000 ROUNDS=3 go run ./internal/proof/bench/ingest
 package main
@@ -77,7 +78,7 @@ func bench(ctx context.Context, events, rounds int, out io.Writer) (err error) {
 		}
 	}
 	report(out, events, rounds, results)
-	return nil
+	return b.stalls(ctx, out)
 }
 
 // round gives the variant an empty database, so that no order of variants favours one.
