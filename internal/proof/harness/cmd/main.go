@@ -36,7 +36,7 @@ func run() int {
 	flag.StringVar(&o.Logs, "logs", "", "an existing folder for the logs of all processes")
 	all := flag.Bool("mutants", false, "run each mutant in the short form: each has to fail")
 	only := flag.String("only", "", "of the mutants only these, comma-separated")
-	side := flag.Int("parallel", 3, "mutants at once")
+	side := flag.Int("parallel", 2, "mutants at once")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
