@@ -310,10 +310,13 @@ func TestFetchFollowsALeaderThatMoved(t *testing.T) {
 	l := newTestLog(t, c.ListenAddrs(), "orders", defaultMaxBytes)
 	for i := range int64(6) {
 		produce(t, client, &kgo.Record{Topic: "orders", Value: []byte{byte(i)}})
-		fetched, err := l.Fetch(t.Context(), i)
-		if err != nil || len(fetched.Deliveries) != 1 {
-			t.Fatalf("after %d moves: %+v, %v", i, fetched, err)
-		}
+		eventually(t, 10*time.Second, "the record is read from its new leader", func() bool {
+			fetched, err := l.Fetch(t.Context(), i) // an empty answer is none
+			if err != nil || len(fetched.Deliveries) > 1 {
+				t.Fatalf("after %d moves: %+v, %v", i, fetched, err)
+			}
+			return len(fetched.Deliveries) == 1
+		})
 		if err := c.MoveTopicPartition("orders", 0, (c.LeaderFor("orders", 0)+1)%3); err != nil {
 			t.Fatal(err)
 		}
