@@ -59,12 +59,7 @@ func (r *rig) judge(f *facts, restored bool) findings {
 // judgeEntries asks of every message that lies in the topic how it ended, and whether every acknowledged
 // one lies there.
 func (r *rig) judgeEntries(f *facts, out *findings) {
-	declined := map[string]bool{}
-	for _, c := range f.charges {
-		if c.status == "declined" {
-			declined[c.order] = true
-		}
-	}
+	declined := f.declinedOrders()
 	for _, e := range f.entries {
 		places := f.places[e]
 		if e.acked.Load() && len(places) == 0 {
@@ -89,11 +84,13 @@ func (r *rig) judgeMessage(f *facts, e *entry, at place, declined bool, out *fin
 			out.add("refused", "%s of order %s was refused as %s", e.Kind, e.Order, reason)
 		}
 	case secondSame:
-		if !duplicate && !(charged && declined) {
+		// After a decline another amount may have taken the order: then this event is refused.
+		taken := declined && (charged || reason == "order_already_charged")
+		if !duplicate && !taken {
 			out.add("lost", "the second event %s of order %s is neither duplicate nor charge", e.Event, e.Order)
 		}
 	case secondOther:
-		if reason != "order_already_charged" && !(charged && declined) {
+		if reason != "order_already_charged" && (!charged || !declined) {
 			out.add("lost", "the second event %s of order %s with another amount: %q", e.Event, e.Order, reason)
 		}
 	case conflict, malformed:
@@ -182,12 +179,24 @@ func (r *rig) judgeEffects(f *facts, out *findings) {
 	}
 }
 
+// declinedOrders are the orders with a declined charge, which may have been charged again.
+func (f *facts) declinedOrders() map[string]bool {
+	declined := map[string]bool{}
+	for _, c := range f.charges {
+		if c.status == "declined" {
+			declined[c.order] = true
+		}
+	}
+	return declined
+}
+
 // judgeLetters asks whether only what had to be refused was refused, and whether the copies agree.
 func (r *rig) judgeLetters(f *facts, out *findings) {
-	explained := map[place]bool{}
+	explained, declined := map[place]bool{}, f.declinedOrders()
 	for _, e := range f.entries {
 		for _, at := range f.places[e] {
-			explained[at] = e.Kind == conflict || e.Kind == malformed || e.Kind == secondOther
+			again := e.Kind == secondOther || e.Kind == secondSame && declined[e.Order]
+			explained[at] = e.Kind == conflict || e.Kind == malformed || again
 		}
 	}
 	for at, reason := range f.letters {
