@@ -214,7 +214,7 @@ func (w *world) operate() {
 			}
 			delete(w.provider.first, r.id)
 		}
-	case what == "resolve" && charged && w.provider.ripe(r.id, w.provider.found[r.id]).outcome == domain.Succeeded:
+	case what == "resolve" && charged && w.provider.ripe(w.provider.found[r.id]).outcome == domain.Succeeded:
 		err = o.Resolve(w.ctx(), r.id, domain.StatusSucceeded, nil, by)
 	case what == "cancel" && !w.restored:
 		if err = o.Cancel(w.ctx(), r.id, by); err == nil && w.provider.reached[r.id] > 0 {

@@ -127,7 +127,7 @@ func (p *provider) judge(key uuid.UUID, body []byte) {
 // execute takes the money, unless the key is remembered.
 func (p *provider) execute(key uuid.UUID, outcome domain.Outcome, at time.Time) deal {
 	if d, known := p.bound[key]; known && at.Sub(d.at) < p.window {
-		return p.ripe(key, d)
+		return p.ripe(d)
 	}
 	d := deal{at: at, outcome: outcome, final: at.Add(time.Hour)}
 	p.bound[key] = d
@@ -144,7 +144,7 @@ func (p *provider) execute(key uuid.UUID, outcome domain.Outcome, at time.Time) 
 }
 
 // ripe turns a pending deal into a final one when its time has come.
-func (p *provider) ripe(key uuid.UUID, d deal) deal {
+func (p *provider) ripe(d deal) deal {
 	if d.outcome == domain.Pending && !p.w.now.Before(d.final) {
 		d.outcome = domain.Succeeded
 	}
@@ -181,5 +181,5 @@ func (p *provider) Lookup(_ context.Context, key uuid.UUID, _ domain.Order, _ st
 	if !known {
 		return domain.Answer{Outcome: domain.Unknown, Cause: domain.CauseNotFound, HTTPStatus: 404}
 	}
-	return domain.Answer{Outcome: p.ripe(key, d).outcome, HTTPStatus: 200}
+	return domain.Answer{Outcome: p.ripe(d).outcome, HTTPStatus: 200}
 }

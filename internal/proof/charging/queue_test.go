@@ -3,6 +3,7 @@ package charging_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -48,10 +49,7 @@ func (q *queue) copy() map[uuid.UUID]*row {
 	rows := map[uuid.UUID]*row{}
 	for id, r := range q.rows {
 		c := *r
-		c.journal, c.told = map[int32]domain.Outcome{}, slices.Clone(r.told)
-		for attempt, outcome := range r.journal {
-			c.journal[attempt] = outcome
-		}
+		c.journal, c.told = maps.Clone(r.journal), slices.Clone(r.told)
 		rows[id] = &c
 	}
 	return rows
@@ -190,10 +188,10 @@ func (q *queue) settle(r *row, s usecase.Settlement) {
 		r.pendingAt = q.now()
 	}
 	r.status, r.runAt = s.Status, q.now().Add(s.Delay)
-	switch s.Status {
-	case domain.StatusParked:
+	if s.Status == domain.StatusParked {
 		r.runAt = time.Time{}
-	case domain.StatusSucceeded, domain.StatusDeclined:
+	}
+	if s.Status.Terminal() {
 		r.queued = false
 	}
 	if s.Status != domain.StatusRequested {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -80,21 +81,23 @@ func moreListeners(file string, behind []string, brokers []*broker) error {
 	if err != nil {
 		return fmt.Errorf("read the broker's configuration: %w", err)
 	}
-	value := func(name string) (found string) {
+	value := func(name string) (found []string) {
 		for line := range strings.Lines(string(text)) {
 			if v, ok := strings.CutPrefix(line, name+"="); ok {
-				found = strings.TrimSpace(v)
+				found = []string{strings.TrimSpace(v)}
 			}
 		}
 		return found
 	}
 	listeners, advertised, protocols := value("listeners"), value("advertised.listeners"), value("listener.security.protocol.map")
 	for i := range behind {
-		listeners += fmt.Sprintf(",PROXY%d://%s", i, behind[i])
-		advertised += fmt.Sprintf(",PROXY%d://%s", i, brokers[i].proxy.Addr())
-		protocols += fmt.Sprintf(",PROXY%d:PLAINTEXT", i)
+		name := "PROXY" + strconv.Itoa(i)
+		listeners = append(listeners, name+"://"+behind[i])
+		advertised = append(advertised, name+"://"+brokers[i].proxy.Addr())
+		protocols = append(protocols, name+":PLAINTEXT")
 	}
-	more := fmt.Sprintf("listeners=%s\nadvertised.listeners=%s\nlistener.security.protocol.map=%s\n", listeners, advertised, protocols)
+	more := fmt.Sprintf("listeners=%s\nadvertised.listeners=%s\nlistener.security.protocol.map=%s\n",
+		strings.Join(listeners, ","), strings.Join(advertised, ","), strings.Join(protocols, ","))
 	if err := os.WriteFile(file, append(text, more...), 0o644); err != nil {
 		return fmt.Errorf("write the broker's configuration: %w", err)
 	}

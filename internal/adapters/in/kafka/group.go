@@ -163,7 +163,7 @@ func (g *Group) close(ctx context.Context, cg *kafka.ConsumerGroup) error {
 		return fmt.Errorf("leave the group: %d handlers still run after %s", n, g.DrainTimeout()+leaveTimeout)
 	}
 	// The client waits for an answer to its joining. Nothing is at work, so nothing is lost by not waiting.
-	g.Log.Warn("the group could not be left in time; the broker forgets this member when its session ends")
+	g.Log.WarnContext(ctx, "the group could not be left in time; the broker forgets this member when its session ends")
 	return nil
 }
 

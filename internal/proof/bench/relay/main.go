@@ -31,7 +31,7 @@ const (
 	batch = 500
 )
 
-func main() { os.Exit(run()) } //nolint:forbidigo // a command of its own
+func main() { os.Exit(run()) }
 
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -44,7 +44,7 @@ func run() int {
 }
 
 func number(name string, fallback int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 { //nolint:forbidigo // a command of its own
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
 		return n
 	}
 	return fallback
@@ -78,10 +78,10 @@ func bench(ctx context.Context, messages, rounds int) (err error) {
 			return err
 		}
 		bare, relayed = append(bare, b), append(relayed, r)
-		fmt.Printf("round %d  bare writer %9.0f/s  relay %9.0f/s\n", round+1, b, r) //nolint:forbidigo // its output
+		fmt.Printf("round %d  bare writer %9.0f/s  relay %9.0f/s\n", round+1, b, r)
 	}
 	b, r := median(bare), median(relayed)
-	fmt.Printf("median   bare writer %9.0f/s  relay %9.0f/s  relay / bare %.2f (goal 0.35)\n", b, r, r/b) //nolint:forbidigo // its output
+	fmt.Printf("median   bare writer %9.0f/s  relay %9.0f/s  relay / bare %.2f (goal 0.35)\n", b, r, r/b)
 	return nil
 }
 
@@ -154,7 +154,8 @@ func (s *stand) bareRate(ctx context.Context) (float64, error) {
 	messages := make([]kafka.Message, s.n)
 	for i := range messages {
 		messages[i] = kafka.Message{Key: fmt.Appendf(nil, "order-%d", i), Value: value(i), Headers: []kafka.Header{
-			{Key: "event-id", Value: []byte("01a22e6d-4634-71a5-baa7-000000000000")}, {Key: "event-type", Value: []byte("ChargeSucceeded")},
+			{Key: "event-id", Value: []byte("01a22e6d-4634-71a5-baa7-000000000000")},
+			{Key: "event-type", Value: []byte("ChargeSucceeded")},
 			{Key: "traceparent", Value: []byte("00-01a22e6d463471a5baa7000000000000-baa7000000000000-00")},
 		}}
 	}
