@@ -321,7 +321,7 @@ func TestPartitionsAreMovedOneByOne(t *testing.T) {
 	if err := s.store.PutPosition(t.Context(), other, usecase.Position{Halted: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	s.want(t, exitFailure, "2 positions are meant", "partitions", "skip", "orders", "3", "--reason", "r", "--yes")
+	s.want(t, exitFailure, "2 positions are meant", "partitions", "release", "orders", "3", "--reason", "r", "--yes")
 }
 
 func TestStatusIsReadableForPrograms(t *testing.T) {

@@ -27,9 +27,6 @@ func newPartitionsCommand(environ []string) *cobra.Command {
 known events are only duplicates. Orders that the log no longer holds must come another way.`),
 		newPartitionActionCommand(environ, usecase.ReleasePartition, "Let a halted partition go on where it stands",
 			`release lets a partition go on that was halted, such as by the dead-letter brake.`),
-		newPartitionActionCommand(environ, usecase.SkipMessage, "Give up the one message that a halted partition stands at",
-			`skip moves a halted partition behind one message. Nothing of that message is kept, its order is not
-charged: read it from the topic first. Then release the partition.`),
 	)
 	return cmd
 }

@@ -205,7 +205,6 @@ type PartitionAction string
 const (
 	AcceptGap        PartitionAction = "accept-gap" // go on at the log's start, though position and log do not meet
 	ReleasePartition PartitionAction = "release"    // go on where it stands
-	SkipMessage      PartitionAction = "skip"       // give up the message that it stands at
 )
 
 // Apply returns the partition after an action, or a *RefusedError.
@@ -229,12 +228,6 @@ func (a PartitionAction) Apply(p PartitionState) (PartitionState, error) {
 			return p, refuse("the partition is halted by a gap: use accept-gap")
 		}
 		p.Halted = ""
-		return p, nil
-	case SkipMessage:
-		if p.Halted == "" {
-			return p, refuse("only a halted partition is moved by hand")
-		}
-		p.Next++
 		return p, nil
 	}
 	return p, refuse("unknown action %s", a)

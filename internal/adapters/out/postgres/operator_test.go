@@ -184,8 +184,8 @@ func TestNobodyMovesAChargeWithoutNameAndReason(t *testing.T) {
 		if _, err := b.store.TurnOn(t.Context(), usecase.ChargingPaused, by); err == nil {
 			t.Errorf("%+v could pause charging", by)
 		}
-		if _, _, err := b.store.ActOnPartition(t.Context(), b.orders.src, usecase.SkipMessage, by); err == nil {
-			t.Errorf("%+v could skip a message", by)
+		if _, _, err := b.store.ActOnPartition(t.Context(), b.orders.src, usecase.ReleasePartition, by); err == nil {
+			t.Errorf("%+v could release a partition", by)
 		}
 	}
 	if err := b.operate(nil).Cancel(t.Context(), newID(), somebody); !errors.Is(err, usecase.ErrNoCharge) {
@@ -276,8 +276,6 @@ func TestPartitionActions(t *testing.T) {
 		"halted partition is released":          {row{halted: "flood", next: 5}, usecase.ReleasePartition, row{next: 5}, ""},
 		"running partition is not released":     {row{next: 5}, usecase.ReleasePartition, row{}, "not halted"},
 		"gap is not released":                   {row{gap: "g", halted: "g", next: 5}, usecase.ReleasePartition, row{}, "accept-gap"},
-		"halted partition skips one message":    {row{halted: "poison", next: 5}, usecase.SkipMessage, row{halted: "poison", next: 6}, ""},
-		"running partition skips nothing":       {row{next: 5}, usecase.SkipMessage, row{}, "only a halted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
