@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"billing/internal/core/domain"
@@ -21,7 +22,7 @@ type Charger struct {
 	Gate        *usecase.Gate
 	Rules       usecase.ClaimRules
 	Concurrency int           // requests in flight
-	Ahead       int           // claims waiting for a sender
+	Ahead       int           // claims waiting for a sender, at most
 	Poll        time.Duration // pause when nothing is due
 	SettleAfter time.Duration // an outcome waits at most this long for others
 	SettleMost  int           // outcomes of one statement
@@ -32,7 +33,24 @@ type Charger struct {
 	Settled     func() // called after announcements were committed
 	Observe     ChargerObserver
 	Log         *slog.Logger
+
+	pace atomic.Int64 // how long a call takes, a moving average in nanoseconds; 0 is not known
 }
+
+// What keeps the senders busy and outcomes prompt, as measured.
+const (
+	SettleAfter = 5 * time.Millisecond
+	SettleMost  = 50
+
+	// settleCrowd times SettleMost outcomes are written at once when so many wait already.
+	settleCrowd = 4
+	// holdAhead is how long a claim may be expected to wait for a sender: another process could send it meanwhile,
+	// and a claim that waits for too long is given back.
+	holdAhead = 500 * time.Millisecond
+)
+
+// AheadOf is how many claims may wait for that many senders of a fast provider.
+func AheadOf(concurrency int) int { return 2 * concurrency }
 
 // ChargerObserver is told what the charger does, for the metrics at the edge.
 type ChargerObserver interface {
@@ -51,10 +69,11 @@ type ChargerObserver interface {
 // requests in flight end on their own deadline, and every outcome is settled before Run returns.
 func (c *Charger) Run(ctx context.Context) error {
 	claims := make(chan usecase.Claim, c.Ahead)
-	outcomes := make(chan usecase.Settlement, c.Concurrency)
+	outcomes := make(chan usecase.Settlement, c.Concurrency+c.Ahead)
 	slots := make(chan struct{}, c.Concurrency+c.Ahead) // bounds what is claimed and not settled
+	freed := NewSignal()
 	var senders, settler sync.WaitGroup
-	settler.Go(func() { c.settle(ctx, outcomes, slots) })
+	settler.Go(func() { c.settle(ctx, outcomes, slots, freed) })
 	for range c.Concurrency {
 		senders.Go(func() {
 			for claim := range claims {
@@ -62,7 +81,7 @@ func (c *Charger) Run(ctx context.Context) error {
 			}
 		})
 	}
-	c.claim(ctx, claims, slots)
+	c.claim(ctx, claims, slots, freed)
 	close(claims)
 	senders.Wait()
 	close(outcomes)
@@ -71,18 +90,19 @@ func (c *Charger) Run(ctx context.Context) error {
 }
 
 // claim feeds the senders as fast as gate and slots allow.
-func (c *Charger) claim(ctx context.Context, claims chan<- usecase.Claim, slots chan struct{}) {
+func (c *Charger) claim(ctx context.Context, claims chan<- usecase.Claim, slots chan struct{}, freed <-chan struct{}) {
 	failing := failure{log: c.Log, doing: "claim charges"}
 	for ctx.Err() == nil {
 		c.Observe.Turn()
-		free := cap(slots) - len(slots)
-		if free < c.worthClaiming(cap(slots)) {
-			c.rest(ctx, c.Poll/10)
+		ahead := c.ahead()
+		free := c.Concurrency + ahead - len(slots)
+		if free < c.worthClaiming(ahead) {
+			c.rest(ctx, c.Poll, freed)
 			continue
 		}
 		n, wait := c.Gate.Allow(free)
 		if n == 0 {
-			c.rest(ctx, min(max(wait, c.Poll/10), time.Second))
+			c.rest(ctx, min(max(wait, c.Poll/10), time.Second), nil)
 			continue
 		}
 		taken, err := c.claimOnce(ctx, n)
@@ -100,14 +120,31 @@ func (c *Charger) claim(ctx context.Context, claims chan<- usecase.Claim, slots 
 			claims <- claim
 		}
 		if len(taken) < n {
-			c.rest(ctx, c.Poll)
+			c.rest(ctx, c.Poll, nil)
 		}
 	}
 }
 
-// worthClaiming keeps claims large while the queue is long: a statement for each freed slot would cost
-// more than the requests themselves.
-func (c *Charger) worthClaiming(slots int) int { return max(slots/8, 1) }
+// ahead is how many claims may wait for a sender now: fewer the longer a call takes.
+func (c *Charger) ahead() int {
+	pace := time.Duration(c.pace.Load())
+	if pace == 0 {
+		return min(c.Concurrency, c.Ahead)
+	}
+	return min(max(int(int64(c.Concurrency)*int64(holdAhead)/int64(pace)), 1), c.Ahead)
+}
+
+// keepPace takes the time of a call into the average. Of two at the same moment one may be lost.
+func (c *Charger) keepPace(took time.Duration) {
+	pace := c.pace.Load()
+	c.pace.Store(max(pace+(int64(took)-pace)/8, 1))
+}
+
+// worthClaiming keeps claims large while the queue is long and calls are short: a statement for each freed
+// slot would cost more than the requests themselves. No sender waits for it while others are ahead.
+func (c *Charger) worthClaiming(ahead int) int {
+	return max(min((c.Concurrency+ahead)/4, ahead/2), 1)
+}
 
 func (c *Charger) claimOnce(ctx context.Context, n int) ([]usecase.Claim, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.DBTimeout)
@@ -136,13 +173,17 @@ func (c *Charger) send(ctx context.Context, claim usecase.Claim) usecase.Settlem
 	done := c.Observe.Started(claim)
 	before := c.Clock.Now()
 	settlement := c.Send.Do(ctx, claim)
-	done(settlement, c.Clock.Now().Sub(before))
+	took := c.Clock.Now().Sub(before)
+	if settlement.Outcome != domain.NotSent {
+		c.keepPace(took)
+	}
+	done(settlement, took)
 	c.Observe.Attempted(settlement)
 	return settlement
 }
 
 // settle collects outcomes and writes them together, until all senders are done.
-func (c *Charger) settle(stopping context.Context, outcomes <-chan usecase.Settlement, slots chan struct{}) {
+func (c *Charger) settle(stopping context.Context, outcomes <-chan usecase.Settlement, slots <-chan struct{}, freed Signal) {
 	ctx := context.WithoutCancel(stopping)
 	for first := range outcomes {
 		batch := c.collect(first, outcomes)
@@ -150,15 +191,17 @@ func (c *Charger) settle(stopping context.Context, outcomes <-chan usecase.Settl
 		for range batch {
 			<-slots
 		}
+		freed.Set()
 	}
 }
 
-// collect waits a moment for more: one commit for fifty outcomes costs hardly more than for one.
+// collect waits a moment for more: one commit for fifty outcomes costs hardly more than for one. What came
+// during the last commit is taken along.
 func (c *Charger) collect(first usecase.Settlement, outcomes <-chan usecase.Settlement) []usecase.Settlement {
 	batch := append(make([]usecase.Settlement, 0, c.SettleMost), first)
 	timer := time.NewTimer(c.SettleAfter)
 	defer timer.Stop()
-	for len(batch) < c.SettleMost {
+	for len(batch) < c.SettleMost || (len(outcomes) > 0 && len(batch) < settleCrowd*c.SettleMost) {
 		select {
 		case next, ok := <-outcomes:
 			if !ok {
@@ -216,14 +259,15 @@ func (c *Charger) writeOnce(ctx context.Context, batch []usecase.Settlement) (us
 	return report, nil
 }
 
-// rest waits for d, or until a new charge was accepted by this process.
-func (c *Charger) rest(ctx context.Context, d time.Duration) {
+// rest waits for d, until a new charge was accepted by this process, or until slots were freed.
+func (c *Charger) rest(ctx context.Context, d time.Duration, freed <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	case <-c.Wake:
+	case <-freed:
 	}
 }
 
