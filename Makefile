@@ -112,6 +112,22 @@ image: ## Build the image by docker, podman or buildah (IMAGE=billing, ENGINE=)
 figures: build ## Print image size, time from start to ready, and idle memory
 	@$(GO) run ./internal/proof/deploy/figures $(BIN)/billing
 
+.PHONY: run
+run: build ## Run the service with the BILLING_ variables of your environment
+	$(BIN)/billing migrate up
+	exec $(BIN)/billing serve
+
+.PHONY: migrate
+migrate: build ## Bring the schema of BILLING_DATABASE_URL up to date
+	$(BIN)/billing migrate up
+
+.PHONY: bench
+bench: bench-ingest bench-charge bench-relay ## All measurements; half an hour on two cores
+
+.PHONY: bench-charge
+bench-charge: ## Measure charging beside a bare HTTP loop, and the cost of claim and settle over the backlog
+	$(GO) test -count=1 -v -timeout 30m ./internal/proof/bench -args -full
+
 .PHONY: bench-relay
 bench-relay: ## Measure the way out beside a bare Kafka writer (MESSAGES=50000, ROUNDS=5)
 	$(GO) run ./internal/proof/bench/relay
