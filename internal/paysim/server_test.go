@@ -1,6 +1,7 @@
 package paysim_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -93,12 +94,15 @@ func TestRequestDuringExecutionIsInProgress(t *testing.T) {
 func TestEffectComesAlthoughTheClientLeft(t *testing.T) {
 	t.Parallel()
 	b := start(t, paysim.Options{Script: scripted(paysim.Fault{Latency: paysim.Exactly(100 * time.Millisecond)})})
-	b.client.Timeout = 10 * time.Millisecond
-	if r := b.post(t.Context(), "k-1", orderBody("o-1")); r.err == nil {
-		t.Fatalf("got %d, want a timeout", r.status)
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan result, 1)
+	go func() { done <- b.post(ctx, "k-1", orderBody("o-1")) }()
+	must(t, b.WaitRequests(t.Context(), 1)) // however long it takes to get there
+	leave()
+	if r := <-done; r.err == nil {
+		t.Fatalf("got %d, want an error", r.status)
 	}
 	must(t, b.WaitEffects(t.Context(), 1))
-	b.client.Timeout = time.Minute
 	b.lookup(t.Context(), "k-1").check(t, http.StatusOK, `"succeeded"`)
 }
 

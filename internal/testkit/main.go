@@ -13,10 +13,25 @@ import (
 // Main is a TestMain: it runs the tests, stops what the kit started, and then fails the run when a goroutine was left behind.
 // Without it the servers still die with the process, but their folders stay until the next run.
 func Main(m *testing.M, options ...goleak.Option) {
-	goleak.VerifyTestMain(suite{m}, options...)
+	goleak.VerifyTestMain(suite{m, options}, options...)
 }
 
-type suite struct{ m *testing.M }
+type suite struct {
+	m       *testing.M
+	options []goleak.Option
+}
+
+// quietTries of about a second each: a request that was given up ends with its answer or its deadline, and a busy machine takes
+// its time. What really leaks is still there afterwards.
+const quietTries = 10
+
+func awaitQuiet(options []goleak.Option) {
+	for range quietTries {
+		if goleak.Find(options...) == nil {
+			return
+		}
+	}
+}
 
 // Run makes suite a goleak.TestingM whose tests end with the kit closed.
 func (s suite) Run() int {
@@ -25,6 +40,7 @@ func (s suite) Run() int {
 		fmt.Fprintln(os.Stderr, "close the test kit:", err)
 		return 1
 	}
+	awaitQuiet(s.options)
 	return code
 }
 
