@@ -51,7 +51,7 @@ func unclear() map[string]faultCase {
 		"empty body":                      again("H3", paysim.Fault{Kind: paysim.Answer, Phase: paysim.After, Status: 200, Body: " "}, 200),
 		"unknown word":                    again("H3", answer(200, `{"id":"x","status":"maybe"}`), 200),
 		"1 MiB":                           again("H4", paysim.Fault{Kind: paysim.Oversize}, 201),
-		"gzip bomb":                       again("H4", paysim.Fault{Kind: paysim.GzipBomb}, 201),
+		"gzip bomb":                       again("H4", paysim.Fault{Kind: paysim.GzipBomb, Size: 1 << 20}, 201),
 		"dripping body":                   again("H4", paysim.Fault{Kind: paysim.Drip}, 201),
 		"dripping header":                 again("H4", paysim.Fault{Kind: paysim.DripHeader}, 0),
 		"endless informational":           again("H4", paysim.Fault{Kind: paysim.Informational, Phase: paysim.After}, 0),
