@@ -27,7 +27,7 @@ const (
 
 // withStore opens the database for one command.
 func withStore(ctx context.Context, cfg Config, do func(store *postgres.Store) error) error {
-	pool, err := postgres.NewPool(ctx, string(cfg.DatabaseURL), postgres.PoolOptions{MaxConns: commandConns, ApplicationName: "billing-command", CustomPlans: true})
+	pool, err := postgres.NewPool(ctx, string(cfg.DatabaseURL), postgres.PoolOptions{MaxConns: commandConns, ApplicationName: "billing-command"})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func newService(ctx context.Context, cfg Config, log *slog.Logger) (*service, er
 	s.gate = &usecase.Gate{Clock: s.clock, Random: rand.Float64, Backoff: domain.Backoff{Min: 500 * time.Millisecond, Max: 30 * time.Second}, Limiter: newLimiter(cfg.ProviderRate)}
 	queueConns := min(cfg.DatabaseMaxConns/2, 8)
 	var err error
-	s.queuePool, err = postgres.NewPool(ctx, string(cfg.DatabaseURL), postgres.PoolOptions{MaxConns: queueConns, ApplicationName: "billing-queue", CustomPlans: true})
+	s.queuePool, err = postgres.NewPool(ctx, string(cfg.DatabaseURL), postgres.PoolOptions{MaxConns: queueConns, ApplicationName: "billing-queue"})
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,3 @@ type Answer struct {
 	RetryAfter  time.Duration // the provider's hint, already clamped; 0 when none
 	Detail      string        // for the journal: what happened, without payload
 }
-
-// Verified reports whether the answer is the provider's word that money was taken.
-func (a Answer) Verified() bool { return a.Outcome == Succeeded }

@@ -39,8 +39,6 @@ func NewStore(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
 type PoolOptions struct {
 	MaxConns        int32
 	ApplicationName string
-	// CustomPlans is what every pool has now; nothing reads it.
-	CustomPlans bool
 }
 
 // ErrInvalidURL is returned for a database URL that cannot be parsed; its text never shows the URL.
