@@ -85,15 +85,6 @@ func (o Order) Fingerprint() [FingerprintSize]byte {
 	return f
 }
 
-// SameFingerprint reports whether two stored fingerprints speak of the same content. Different
-// versions cannot be compared and count as the same: a known id is a duplicate unless proven otherwise.
-func SameFingerprint(a, b []byte) bool {
-	if len(a) != FingerprintSize || len(b) != FingerprintSize || a[0] != b[0] {
-		return true
-	}
-	return string(a) == string(b)
-}
-
 // ParseEventID reads the canonical 36-character form in either hex case and accepts only UUID
 // version 7 of the RFC variant; anything else is refused as invalid_event_id.
 func ParseEventID(s string) (uuid.UUID, error) {
