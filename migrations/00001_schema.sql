@@ -144,6 +144,7 @@ CREATE TABLE consumer_position (
     pass_below     bigint      NOT NULL DEFAULT 0,
     updated_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     topic_retention_ms bigint  NOT NULL DEFAULT 0,
+    skips          int8multirange NOT NULL DEFAULT '{}', -- offsets that an operator gave up
     PRIMARY KEY (cluster_id, consumer_group, topic, partition)
 ) WITH (fillfactor = 50);
 
@@ -170,7 +171,7 @@ CREATE TABLE control (
     set_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- What operators did outside a single charge: pause, resume, accept a gap, release a partition.
+-- What operators did outside a single charge: pause, resume, accept a gap, release a partition, skip records.
 CREATE TABLE operator_action (
     id     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     action text        NOT NULL,

@@ -76,6 +76,7 @@ table consumer_position with (fillfactor=50)
     pass_below bigint not null default 0
     updated_at timestamp with time zone not null default clock_timestamp()
     topic_retention_ms bigint not null default 0
+    skips int8multirange not null default '{}'::int8multirange
     constraint consumer_position_next_offset_check CHECK ((next_offset >= 0))
     constraint consumer_position_pkey PRIMARY KEY (cluster_id, consumer_group, topic, partition)
 table control

@@ -80,6 +80,10 @@ func (s *service) handler(writeTimeout time.Duration) kafkain.Handler {
 					s.log.WarnContext(ctx, "the topic outlives the inbox: raise BILLING_RETENTION", "topic", src.Topic, "reason", text)
 				}
 			},
+			Skipped: func(ctx context.Context, src usecase.Source, span usecase.Span) {
+				s.log.WarnContext(ctx, "records were passed over, as an operator decided", "topic", src.Topic, "partition", src.Partition,
+					"from", span.From, "to", span.To)
+			},
 			Report: func(src usecase.Source, counts usecase.Counts) {
 				reason = ""
 				countMessages(s.metrics, s.clock.Now, src, counts)

@@ -316,6 +316,13 @@ func TestPartitionsAreMovedOneByOne(t *testing.T) {
 	if n := s.db.Count(t, `SELECT count(*) FROM consumer_position WHERE halted IS NULL`); n != 1 {
 		t.Error("the partition is still halted")
 	}
+	s.want(t, exitUsage, "--to", "partitions", "skip", "orders", "3", "--reason", "r", "--yes")
+	s.want(t, exitFailure, "not halted", "partitions", "skip", "orders", "3", "--to", "9", "--reason", "r", "--yes")
+	s.db.Exec(t, `UPDATE consumer_position SET halted = 'corrupt records: at offset 7', next_offset = 7`)
+	s.want(t, 0, "billing partitions skip orders 3 --to ... --group g", "status")
+	s.want(t, exitFailure, "not behind 7", "partitions", "skip", "orders", "3", "--to", "7", "--reason", "r", "--yes")
+	s.want(t, 0, "7-8", "partitions", "skip", "orders", "3", "--to", "9", "--reason", "r", "--yes")
+	s.want(t, 0, `"skips"`, "partitions", "list", "--output", "json")
 	other := shopSource()
 	other.Group = "h"
 	if err := s.store.PutPosition(t.Context(), other, usecase.Position{Halted: "x"}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,8 @@ func newPartitionsCommand(environ []string) *cobra.Command {
 		Use:   "partitions",
 		Short: "Show positions and let partitions go on",
 		Example: `  billing partitions list
-  billing partitions release order-service.order.confirmed 3 --reason "ticket 17"`,
+  billing partitions release order-service.order.confirmed 3 --reason "ticket 17"
+  billing partitions skip order-service.order.confirmed 3 --to 1042 --reason "disk damage, ticket 18"`,
 	}
 	cmd.AddCommand(
 		newPartitionsListCommand(environ),
@@ -27,6 +29,12 @@ func newPartitionsCommand(environ []string) *cobra.Command {
 known events are only duplicates. Orders that the log no longer holds must come another way.`),
 		newPartitionActionCommand(environ, usecase.ReleasePartition, "Let a halted partition go on where it stands",
 			`release lets a partition go on that was halted, such as by the dead-letter brake.`),
+		newPartitionActionCommand(environ, usecase.SkipRecords, "Pass over records that cannot be read",
+			`skip lets a partition go on that was halted by records that cannot be read: a damaged batch, or a
+compression that this version does not know. The reason of the halt names the offset at which the batch
+ends; --to is the offset behind it. What is passed over is never read, also not after a rebalance or a
+restart: the orders in it must come another way. The topic's own tools (kafka-dump-log, another consumer)
+can tell what is in it.`),
 	)
 	return cmd
 }
@@ -70,38 +78,61 @@ func newPartitionsListCommand(environ []string) *cobra.Command {
 }
 
 func writePartitions(w io.Writer, list []usecase.PartitionState) error {
-	t := newTable(w, "TOPIC", "PARTITION", "CLUSTER", "GROUP", "NEXT", "REREAD BELOW", "GAP", "ACCEPTED", "HALTED", "MOVED")
+	t := newTable(w, "TOPIC", "PARTITION", "CLUSTER", "GROUP", "NEXT", "REREAD BELOW", "GAP", "ACCEPTED", "HALTED", "SKIPPED", "MOVED")
 	for _, p := range list {
-		t.row(p.Topic, p.Partition, p.ClusterID, p.Group, p.Next, p.RereadBelow, p.Gap, p.GapAccepted, p.Halted, p.UpdatedAt)
+		t.row(p.Topic, p.Partition, p.ClusterID, p.Group, p.Next, p.RereadBelow, p.Gap, p.GapAccepted, p.Halted, spansText(p.Skips), p.UpdatedAt)
 	}
 	return t.Flush()
 }
 
+// spansText writes spans as they were passed over, both ends included.
+func spansText(spans []usecase.Span) string {
+	parts := make([]string, 0, len(spans))
+	for _, s := range spans {
+		parts = append(parts, fmt.Sprintf("%d-%d", s.From, s.To-1))
+	}
+	return strings.Join(parts, " ")
+}
+
+// noOffset stands for a flag that was not given.
+const noOffset int64 = -1
+
 func newPartitionActionCommand(environ []string, action usecase.PartitionAction, short, long string) *cobra.Command {
+	extra := ""
+	if action == usecase.SkipRecords {
+		extra = " --to 1042"
+	}
 	cmd := &cobra.Command{
 		Use:     string(action) + " TOPIC PARTITION",
 		Short:   short,
 		Long:    long,
-		Example: fmt.Sprintf("  billing partitions %s order-service.order.confirmed 3 --reason \"ticket 17\"", action),
+		Example: fmt.Sprintf("  billing partitions %s order-service.order.confirmed 3%s --reason \"ticket 17\"", action, extra),
 		Args:    usageArgs(2),
 	}
 	f, by := addSourceFlags(cmd), addByFlags(cmd)
+	to := noOffset
+	if action == usecase.SkipRecords {
+		cmd.Flags().Int64Var(&to, "to", noOffset, "first offset that is read again (required)")
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		number, err := strconv.ParseInt(args[1], 10, 32)
 		if err != nil || number < 0 {
 			return &exitError{exitUsage, errors.New("the partition is not a number")}
+		}
+		if action == usecase.SkipRecords && to < 0 {
+			return &exitError{exitUsage, errors.New("name the first offset that is read again by --to")}
 		}
 		cfg, err := LoadConfig(environ, PartDatabase)
 		if err != nil {
 			return err
 		}
 		src := usecase.Source{ClusterID: f.cluster, Group: f.group, Topic: args[0], Partition: int32(number)}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error { return actOnPartition(cmd, store, src, action, by) })
+		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error { return actOnPartition(cmd, store, src, action, to, by) })
 	}
 	return cmd
 }
 
-func actOnPartition(cmd *cobra.Command, store *postgres.Store, src usecase.Source, action usecase.PartitionAction, f *byFlags) error {
+func actOnPartition(cmd *cobra.Command, store *postgres.Store, src usecase.Source, action usecase.PartitionAction, to int64, f *byFlags) error {
 	p, err := onePartition(cmd.Context(), store, src)
 	if err != nil {
 		return err
@@ -109,8 +140,12 @@ func actOnPartition(cmd *cobra.Command, store *postgres.Store, src usecase.Sourc
 	src = usecase.Source{ClusterID: p.ClusterID, Group: p.Group, Topic: p.Topic, Partition: p.Partition}
 	question := fmt.Sprintf("%s for partition %s/%d of group %s at offset %d (halted: %s, gap: %s)?",
 		action, p.Topic, p.Partition, p.Group, p.Next, text(printable(p.Halted)), text(printable(p.Gap)))
+	if action == usecase.SkipRecords {
+		question = fmt.Sprintf("pass over %d offsets of partition %s/%d of group %s, %d to %d, for good (halted: %s)?",
+			to-p.Next, p.Topic, p.Partition, p.Group, p.Next, to-1, text(printable(p.Halted)))
+	}
 	return f.act(cmd, store, question, func(ctx context.Context, by usecase.By) error {
-		_, is, err := store.ActOnPartition(ctx, src, action, by)
+		_, is, err := store.ActOnPartition(ctx, src, action, to, by)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -205,10 +206,11 @@ type PartitionAction string
 const (
 	AcceptGap        PartitionAction = "accept-gap" // go on at the log's start, though position and log do not meet
 	ReleasePartition PartitionAction = "release"    // go on where it stands
+	SkipRecords      PartitionAction = "skip"       // go on behind records that cannot be read
 )
 
-// Apply returns the partition after an action, or a *RefusedError.
-func (a PartitionAction) Apply(p PartitionState) (PartitionState, error) {
+// Apply returns the partition after an action, or a *RefusedError. to is the offset at which it goes on after SkipRecords.
+func (a PartitionAction) Apply(p PartitionState, to int64) (PartitionState, error) {
 	switch a {
 	case AcceptGap:
 		if p.Gap == "" {
@@ -228,6 +230,17 @@ func (a PartitionAction) Apply(p PartitionState) (PartitionState, error) {
 			return p, refuse("the partition is halted by a gap: use accept-gap")
 		}
 		p.Halted = ""
+		return p, nil
+	case SkipRecords:
+		switch {
+		case p.Halted == "":
+			return p, refuse("the partition is not halted: nothing keeps it from being read")
+		case p.Halted == p.Gap:
+			return p, refuse("the partition is halted by a gap: use accept-gap")
+		case to <= p.Next:
+			return p, refuse("offset %d is not behind %d, where the partition stands", to, p.Next)
+		}
+		p.Halted, p.Skips = "", append(slices.Clone(p.Skips), Span{From: p.Next, To: to})
 		return p, nil
 	}
 	return p, refuse("unknown action %s", a)

@@ -37,6 +37,8 @@ type Partition struct {
 	BrakeShare float64
 	// Build names the running version. What the brake of another one halted is tried again.
 	Build string
+	// Skipped is called after offsets were passed over that an operator gave up.
+	Skipped func(ctx context.Context, src Source, s Span)
 	// Notice is called at every start of an assignment with something that an operator should know; nil for nobody.
 	Notice func(ctx context.Context, src Source, text string)
 
@@ -48,13 +50,14 @@ type Partition struct {
 func (p Partition) Run(ctx context.Context, src Source, log PartitionLog, committed int64) error {
 	p.brake = &partitionBrake{Brake: Brake{Share: p.BrakeShare}}
 	p.Accept.Permit = p.permit
+	corrupt := damage{tries: p.Tries}
 	for ctx.Err() == nil {
 		pos, err := p.start(ctx, src, log, committed)
 		if err == nil {
 			err = p.read(ctx, src, log, &pos)
 			committed = max(committed, pos.Next) // ours, should the position have to be chosen again
-			if braked, ok := errors.AsType[*brakedError](err); ok {
-				err = p.halt(ctx, src, log, pos.Next, braked.reason)
+			if isBraked(err) || corrupt.stays(pos.Next, err) {
+				err = p.halt(ctx, src, log, pos.Next, err)
 			}
 		}
 		switch {
@@ -130,12 +133,16 @@ func (p Partition) notice(ctx context.Context, src Source, kept time.Duration) {
 }
 
 // halt stops the partition where it stands until an operator or another version of the binary lets it go on.
-func (p Partition) halt(ctx context.Context, src Source, log PartitionLog, next int64, reason string) error {
+func (p Partition) halt(ctx context.Context, src Source, log PartitionLog, next int64, cause error) error {
 	if err := p.commit(ctx, log, next); err != nil { // what was written before it
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.WriteTimeout)
 	defer cancel()
+	reason := cause.Error()
+	if braked, ok := errors.AsType[*brakedError](cause); ok {
+		reason = braked.reason
+	}
 	if err := p.Accept.Inbox.HaltPartition(ctx, src, next, reason, p.Build); err != nil {
 		return fmt.Errorf("halt the partition: %w", err)
 	}
@@ -146,6 +153,9 @@ func (p Partition) halt(ctx context.Context, src Source, log PartitionLog, next 
 func (p Partition) read(ctx context.Context, src Source, log PartitionLog, pos *Position) error {
 	for ctx.Err() == nil {
 		p.Turn()
+		if err := p.skip(ctx, src, log, pos); err != nil {
+			return err
+		}
 		fetched, err := log.Fetch(ctx, pos.Next)
 		if err != nil {
 			return fmt.Errorf("fetch at %d: %w", pos.Next, err)
@@ -161,6 +171,37 @@ func (p Partition) read(ctx context.Context, src Source, log PartitionLog, pos *
 		}
 	}
 	return nil
+}
+
+// skip passes over what an operator gave up, and says so: its orders can only come another way.
+func (p Partition) skip(ctx context.Context, src Source, log PartitionLog, pos *Position) error {
+	to := pos.behindSkips(pos.Next)
+	if to == pos.Next {
+		return nil
+	}
+	from := pos.Next
+	if err := p.take(ctx, src, pos, to, nil); err != nil || pos.Next != to {
+		return err
+	}
+	p.Skipped(ctx, src, Span{From: from, To: to})
+	return p.commit(ctx, log, to)
+}
+
+// damage tells a record that stays corrupt from one that only arrived so.
+type damage struct {
+	tries, seen int
+	at          int64
+}
+
+func (d *damage) stays(next int64, err error) bool {
+	if !errors.Is(err, ErrCorrupt) {
+		return false
+	}
+	if next != d.at {
+		d.at, d.seen = next, 0
+	}
+	d.seen++
+	return d.seen >= d.tries
 }
 
 // take brings deliveries into the database, prefix by prefix, and advances pos with each transaction.

@@ -88,6 +88,9 @@ type memoryLog struct {
 	bounds     usecase.Bounds
 	commits    []int64
 	commitErrs []error
+	known      int64          // the group's offset
+	corrupt    []usecase.Span // batches that cannot be read
+	refused    int            // fetches that met one
 	done       func()
 }
 
@@ -99,8 +102,17 @@ func (l *memoryLog) Fetch(_ context.Context, offset int64) (usecase.Fetched, err
 		return usecase.Fetched{Next: offset}, nil
 	}
 	f := usecase.Fetched{Next: l.bounds.End}
+	for _, c := range l.corrupt {
+		if c.From <= offset && offset < c.To {
+			l.refused++
+			return usecase.Fetched{}, fmt.Errorf("%w: the batch at offset %d", usecase.ErrCorrupt, c.From)
+		}
+		if offset < c.From {
+			f.Next = min(f.Next, c.From)
+		}
+	}
 	for _, d := range l.deliveries {
-		if d.Message.Offset >= offset {
+		if d.Message.Offset >= offset && d.Message.Offset < f.Next {
 			f.Deliveries = append(f.Deliveries, d)
 		}
 	}
@@ -129,7 +141,7 @@ func confirmed(offset int64, n byte) usecase.Delivery {
 }
 
 func newLog(deliveries ...usecase.Delivery) *memoryLog {
-	return &memoryLog{deliveries: deliveries, bounds: usecase.Bounds{End: int64(len(deliveries))}}
+	return &memoryLog{deliveries: deliveries, bounds: usecase.Bounds{End: int64(len(deliveries))}, known: usecase.NoOffset}
 }
 
 // run reads the log to its end and returns what was counted and the troubles on the way.
@@ -151,12 +163,13 @@ func run(t *testing.T, b *inbox, log *memoryLog, change func(*usecase.Partition)
 				counts.Ignored++ // stands for reasons seen
 			}
 		},
+		Skipped: func(context.Context, usecase.Source, usecase.Span) {},
 		Trouble: func(_ context.Context, _ usecase.Source, err error) { troubles = append(troubles, err) },
 	}
 	if change != nil {
 		change(&p)
 	}
-	err = p.Run(ctx, usecase.Source{Group: "g", Topic: "t"}, log, usecase.NoOffset)
+	err = p.Run(ctx, usecase.Source{Group: "g", Topic: "t"}, log, log.known)
 	return counts, troubles, err
 }
 

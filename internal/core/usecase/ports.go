@@ -110,8 +110,15 @@ type Position struct {
 	Halted      string // an operator must release the partition: why; empty when it runs
 	HaltedBy    string // the version of the binary whose brake halted it
 	PassBelow   int64  // an operator released what lies below, the brake lets it pass; PassAll until its owner sees it
+	Skips       []Span // what an operator had passed over, in this log
 
 	TopicRetention time.Duration // as in Bounds, when the assignment began
+}
+
+// Span is a range of offsets.
+type Span struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"` // the first offset behind it
 }
 
 // Acceptance is one event that asks to become a charge.

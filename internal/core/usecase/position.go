@@ -19,6 +19,7 @@ const NoOffset int64 = -1
 //   - Both: the smaller. A stored position behind Kafka's means that the database was restored to an
 //     earlier point; what lies between is marked to be read again with care.
 //   - The start lies outside the log: the partition stops until an operator accepts the gap.
+//   - What an operator had passed over is passed over again, as long as it is certainly the same log.
 func ChooseStart(stored *Position, committed int64, log Bounds) Position {
 	if stored == nil {
 		stored = &Position{Next: NoOffset}
@@ -36,6 +37,9 @@ func ChooseStart(stored *Position, committed int64, log Bounds) Position {
 	}
 	if p.PassBelow == PassAll && p.Halted == "" {
 		p.PassBelow = log.End
+	}
+	if committed >= 0 {
+		p.Skips = stored.Skips
 	}
 	switch {
 	case committed < 0:
@@ -74,7 +78,7 @@ func (p *Position) noteGap(gap string, halts bool) {
 		return
 	}
 	p.Gap = gap
-	p.PassBelow = 0 // of a log that is not this one
+	p.PassBelow, p.Skips = 0, nil // of a log that is not this one
 	if halts {
 		p.Halted, p.HaltedBy = gap, ""
 	}
@@ -96,6 +100,16 @@ func keeps(kept time.Duration) string {
 // HistoryLost reports whether a stored position shows that the database was restored to an earlier point.
 func HistoryLost(stored *Position, committed int64) bool {
 	return stored != nil && committed >= 0 && stored.Next < committed
+}
+
+// behindSkips returns where reading goes on instead of at next.
+func (p *Position) behindSkips(next int64) int64 {
+	for _, s := range p.Skips {
+		if s.From <= next && next < s.To {
+			return s.To
+		}
+	}
+	return next
 }
 
 // errHalted stops a partition until an operator acts.

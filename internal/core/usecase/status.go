@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"billing/internal/core/domain"
@@ -74,6 +75,7 @@ type PartitionState struct {
 	Gap         string    `json:"gap,omitempty"`
 	GapAccepted bool      `json:"gap_accepted,omitempty"`
 	Halted      string    `json:"halted,omitempty"`
+	Skips       []Span    `json:"skips,omitempty"` // what an operator had passed over
 	UpdatedAt   time.Time `json:"updated_at"`
 
 	TopicRetentionMS int64 `json:"topic_retention_ms,omitempty"` // how long the topic keeps messages; negative: without limit
@@ -171,6 +173,8 @@ func (o Overview) partitionTrouble() []Trouble {
 			continue
 		case p.Gap != "":
 			t.Why, t.Next = p.Gap, "billing partitions accept-gap "+id
+		case strings.Contains(p.Halted, ErrCorrupt.Error()):
+			t.Why, t.Next = p.Halted, fmt.Sprintf("billing partitions skip %s %d --to ... --group %s --cluster %s --reason ...", p.Topic, p.Partition, p.Group, p.ClusterID)
 		case p.Halted != "":
 			t.Why, t.Next = p.Halted, "billing partitions release "+id
 		default:

@@ -15,10 +15,6 @@ import (
 	"billing/internal/core/usecase"
 )
 
-// ErrCorrupt marks records that cannot be read as the format says. The error names the offset. The
-// position never moves over such a place by itself: an operator decides.
-var ErrCorrupt = errors.New("corrupt records")
-
 // errCut marks a batch whose end is missing: a broker may cut the last one of an answer.
 var errCut = errors.New("batch is cut")
 
@@ -51,21 +47,21 @@ func readBatch(raw []byte) (batch, []byte, error) {
 	base := int64(binary.BigEndian.Uint64(raw))            //nolint:gosec // two's complement on the wire
 	length := int(int32(binary.BigEndian.Uint32(raw[8:]))) //nolint:gosec // two's complement on the wire
 	if magic := raw[16]; magic != 2 {
-		return batch{}, nil, fmt.Errorf("%w: batch at offset %d has message format v%d, want v2", ErrCorrupt, base, magic)
+		return batch{}, nil, fmt.Errorf("%w: the batch at offset %d has message format v%d, want v2", usecase.ErrCorrupt, base, magic)
 	}
 	if length < batchHeader-12 {
-		return batch{}, nil, fmt.Errorf("%w: batch at offset %d says %d bytes", ErrCorrupt, base, length)
+		return batch{}, nil, fmt.Errorf("%w: the batch at offset %d says %d bytes", usecase.ErrCorrupt, base, length)
 	}
 	if len(raw)-12 < length {
 		return batch{}, nil, errCut
 	}
 	body, rest := raw[:12+length], raw[12+length:]
 	if want, got := binary.BigEndian.Uint32(body[17:]), crc32.Checksum(body[21:], castagnoli); want != got {
-		return batch{}, nil, fmt.Errorf("%w: batch at offset %d has checksum %08x, want %08x", ErrCorrupt, base, got, want)
+		return batch{}, nil, fmt.Errorf("%w: the batch at offset %d, said to end at %d, has checksum %08x, want %08x", usecase.ErrCorrupt, base, parseHeader(base, body).last, got, want)
 	}
 	b := parseHeader(base, body)
 	if b.last < b.base || b.count < 0 {
-		return batch{}, nil, fmt.Errorf("%w: batch at offset %d ends at %d with %d records", ErrCorrupt, base, b.last, b.count)
+		return batch{}, nil, fmt.Errorf("%w: the batch at offset %d ends at %d with %d records", usecase.ErrCorrupt, base, b.last, b.count)
 	}
 	return b, rest, nil
 }
@@ -101,7 +97,7 @@ func (b batch) open() (*recordReader, error) {
 	if compression := b.attributes.Compression(); compression != 0 {
 		codec := compression.Codec()
 		if codec == nil {
-			return nil, fmt.Errorf("%w: batch at offset %d has unknown compression %d", ErrCorrupt, b.base, compression)
+			return nil, fmt.Errorf("%w: the batch at offset %d, which ends at %d, has unknown compression %d", usecase.ErrCorrupt, b.base, b.last, compression)
 		}
 		unpacked := codec.NewReader(src)
 		src, r.closer = unpacked, unpacked
@@ -119,8 +115,8 @@ func (r *recordReader) next() (usecase.Message, error) {
 	}
 	m, err := r.record()
 	if err != nil {
-		return usecase.Message{}, fmt.Errorf("%w: record behind offset %d in the batch at offset %d: %w",
-			ErrCorrupt, r.prev, r.batch.base, err)
+		return usecase.Message{}, fmt.Errorf("%w: record behind offset %d in the batch at offset %d, which ends at %d: %w",
+			usecase.ErrCorrupt, r.prev, r.batch.base, r.batch.last, err)
 	}
 	r.read++
 	r.prev = m.Offset

@@ -127,7 +127,7 @@ func TestDamagedRecordsAreAnErrorThatNamesTheOffset(t *testing.T) {
 			c := newCursor(100, &fetchResponsePartition{Records: tt.raw})
 			defer c.close()
 			offsets, err := drain(c)
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "offset "+tt.offset) {
+			if !errors.Is(err, usecase.ErrCorrupt) || !strings.Contains(err.Error(), "offset "+tt.offset) {
 				t.Fatalf("read %v, then: %v", offsets, err)
 			}
 			if want := int64(100 + len(offsets)); name != "offsets out of order" && c.next != want {
@@ -152,7 +152,7 @@ func TestWhatIsBehindDamageWaitsAndIsNeverSkipped(t *testing.T) {
 		t.Fatal("the rest of the answer was kept, want it asked for again")
 	}
 	l.cursor = newCursor(103, &fetchResponsePartition{Records: raw})
-	if fetched, err = l.chunk(); !errors.Is(err, ErrCorrupt) || len(fetched.Deliveries) != 0 {
+	if fetched, err = l.chunk(); !errors.Is(err, usecase.ErrCorrupt) || len(fetched.Deliveries) != 0 {
 		t.Fatalf("at the damage: %+v, %v", fetched, err)
 	}
 }
@@ -225,7 +225,7 @@ func TestASmallBatchThatUnpacksHugeIsReadRecordByRecord(t *testing.T) {
 		}
 	}
 	huge := with(simple(0, 1), func(c *crafted) { c.attributes, c.value = 4, make([]byte, maxRecord+1) }).bytes()
-	if _, err := drain(newCursor(0, &fetchResponsePartition{Records: huge})); !errors.Is(err, ErrCorrupt) {
+	if _, err := drain(newCursor(0, &fetchResponsePartition{Records: huge})); !errors.Is(err, usecase.ErrCorrupt) {
 		t.Fatalf("a record above the limit: %v", err)
 	}
 }

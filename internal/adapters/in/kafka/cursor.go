@@ -107,7 +107,7 @@ func (c *cursor) openBatch() error {
 // step over would lose a record.
 func (c *cursor) end() error {
 	if c.answered && c.next == c.start {
-		return fmt.Errorf("%w: the answer holds no whole batch at or above offset %d", ErrCorrupt, c.start)
+		return fmt.Errorf("%w: the answer holds no whole batch at or above offset %d", usecase.ErrCorrupt, c.start)
 	}
 	return io.EOF
 }

@@ -106,7 +106,7 @@ func (l *Log) bounds(ctx context.Context) (usecase.Bounds, error) {
 
 // Fetch returns at most 500 committed records, or 1 MiB of them, at or above offset. When there are
 // none it waits for half a second and returns an empty answer. A leader that moved is followed. Errors:
-// usecase.ErrOffsetOutOfRange, ErrCorrupt, domain.ErrFenced when the topic was deleted, domain.ErrOutage
+// usecase.ErrOffsetOutOfRange, usecase.ErrCorrupt, domain.ErrFenced when the topic was deleted, domain.ErrOutage
 // when the partition did not answer in time.
 func (l *Log) Fetch(ctx context.Context, offset int64) (usecase.Fetched, error) {
 	fetched, err := l.take(ctx, offset)

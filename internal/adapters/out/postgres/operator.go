@@ -182,13 +182,15 @@ func (s *Store) Partitions(ctx context.Context, src usecase.Source) ([]usecase.P
 }
 
 func scanPartition(row pgx.CollectableRow) (p usecase.PartitionState, err error) {
-	err = row.Scan(&p.ClusterID, &p.Group, &p.Topic, &p.Partition, &p.Next, &p.RereadBelow, &p.Gap, &p.GapAccepted, &p.Halted, &p.UpdatedAt, &p.TopicRetentionMS)
+	var skips spans
+	err = row.Scan(&p.ClusterID, &p.Group, &p.Topic, &p.Partition, &p.Next, &p.RereadBelow, &p.Gap, &p.GapAccepted, &p.Halted, &p.UpdatedAt, &p.TopicRetentionMS, &skips)
+	p.Skips = spanList(skips)
 	return p, err //nolint:wrapcheck // the caller wraps it
 }
 
-// ActOnPartition does an operator's action to one partition and records it. It returns the partition as it
-// was and as it is.
-func (s *Store) ActOnPartition(ctx context.Context, src usecase.Source, action usecase.PartitionAction, by usecase.By) (was, is usecase.PartitionState, err error) {
+// ActOnPartition does an operator's action to one partition and records it; to is where a skip goes on. It returns the
+// partition as it was and as it is.
+func (s *Store) ActOnPartition(ctx context.Context, src usecase.Source, action usecase.PartitionAction, to int64, by usecase.By) (was, is usecase.PartitionState, err error) {
 	if err := by.Check(); err != nil {
 		return was, is, err //nolint:wrapcheck // says all
 	}
@@ -200,15 +202,22 @@ func (s *Store) ActOnPartition(ctx context.Context, src usecase.Source, action u
 		if was, err = pgx.CollectExactlyOneRow(rows, scanPartition); err != nil {
 			return wrap("lock the partition", err)
 		}
-		if is, err = action.Apply(was); err != nil {
+		if is, err = action.Apply(was, to); err != nil {
 			return err //nolint:wrapcheck // a refusal says all
 		}
+		var passBelow *int64 // by releasing; nothing but a release opens the brake
+		if action == usecase.SkipRecords {
+			passBelow = new(int64)
+		}
 		if _, err := tx.Exec(ctx, putPositionSQL, src.ClusterID, src.Group, src.Topic, src.Partition,
-			is.Next, is.RereadBelow, is.Gap, is.GapAccepted, is.Halted, nil, nil, nil); err != nil {
+			is.Next, is.RereadBelow, is.Gap, is.GapAccepted, is.Halted, nil, passBelow, nil, spansOf(is.Skips)); err != nil {
 			return wrap("write the position", err)
 		}
-		target := fmt.Sprintf("%s/%s %s/%d from %d to %d, halted %q, gap %q",
-			src.ClusterID, src.Group, src.Topic, src.Partition, was.Next, is.Next, was.Halted, was.Gap)
+		target := fmt.Sprintf("%s/%s %s/%d at %d, halted %q, gap %q",
+			src.ClusterID, src.Group, src.Topic, src.Partition, was.Next, was.Halted, was.Gap)
+		if action == usecase.SkipRecords {
+			target += fmt.Sprintf(", goes on at %d", to)
+		}
 		_, err = tx.Exec(ctx, operatorNoteSQL, "partitions "+string(action), target, by.Actor, by.Reason)
 		return wrap("record the action", err)
 	})

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -184,7 +185,7 @@ func TestNobodyMovesAChargeWithoutNameAndReason(t *testing.T) {
 		if _, err := b.store.TurnOn(t.Context(), usecase.ChargingPaused, by); err == nil {
 			t.Errorf("%+v could pause charging", by)
 		}
-		if _, _, err := b.store.ActOnPartition(t.Context(), b.orders.src, usecase.ReleasePartition, by); err == nil {
+		if _, _, err := b.store.ActOnPartition(t.Context(), b.orders.src, usecase.ReleasePartition, 0, by); err == nil {
 			t.Errorf("%+v could release a partition", by)
 		}
 	}
@@ -263,19 +264,25 @@ func TestPartitionActions(t *testing.T) {
 		gap, halted string
 		accepted    bool
 		next        int64
+		skipped     string
 	}
 	for name, test := range map[string]struct {
 		before  row
 		action  usecase.PartitionAction
+		to      int64
 		after   row
 		refused string
 	}{
-		"gap of a halted partition is accepted": {row{gap: "g", halted: "g", next: 5}, usecase.AcceptGap, row{gap: "g", halted: "g", accepted: true, next: 5}, ""},
-		"gap of a running partition is cleared": {row{gap: "g", next: 5}, usecase.AcceptGap, row{next: 5}, ""},
-		"no gap to accept":                      {row{next: 5}, usecase.AcceptGap, row{}, "no gap"},
-		"halted partition is released":          {row{halted: "flood", next: 5}, usecase.ReleasePartition, row{next: 5}, ""},
-		"running partition is not released":     {row{next: 5}, usecase.ReleasePartition, row{}, "not halted"},
-		"gap is not released":                   {row{gap: "g", halted: "g", next: 5}, usecase.ReleasePartition, row{}, "accept-gap"},
+		"gap of a halted partition is accepted": {row{gap: "g", halted: "g", next: 5}, usecase.AcceptGap, 0, row{gap: "g", halted: "g", accepted: true, next: 5}, ""},
+		"gap of a running partition is cleared": {row{gap: "g", next: 5}, usecase.AcceptGap, 0, row{next: 5}, ""},
+		"no gap to accept":                      {row{next: 5}, usecase.AcceptGap, 0, row{}, "no gap"},
+		"halted partition is released":          {row{halted: "flood", next: 5}, usecase.ReleasePartition, 0, row{next: 5}, ""},
+		"running partition is not released":     {row{next: 5}, usecase.ReleasePartition, 0, row{}, "not halted"},
+		"gap is not released":                   {row{gap: "g", halted: "g", next: 5}, usecase.ReleasePartition, 0, row{}, "accept-gap"},
+		"corrupt records are passed over":       {row{halted: "corrupt", next: 5}, usecase.SkipRecords, 9, row{next: 5, skipped: "[{5 9}]"}, ""},
+		"a running partition skips nothing":     {row{next: 5}, usecase.SkipRecords, 9, row{}, "not halted"},
+		"a gap is not skipped":                  {row{gap: "g", halted: "g", next: 5}, usecase.SkipRecords, 9, row{}, "accept-gap"},
+		"a skip leads forward":                  {row{halted: "corrupt", next: 5}, usecase.SkipRecords, 5, row{}, "not behind 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -284,7 +291,7 @@ func TestPartitionActions(t *testing.T) {
 			if err := b.store.PutPosition(t.Context(), b.orders.src, before); err != nil {
 				t.Fatal(err)
 			}
-			_, is, err := b.store.ActOnPartition(t.Context(), b.orders.src, test.action, somebody)
+			_, is, err := b.store.ActOnPartition(t.Context(), b.orders.src, test.action, test.to, somebody)
 			if test.refused != "" {
 				refusedWith(t, err, test.refused)
 				b.count(t, 0, `SELECT count(*) FROM operator_action`)
@@ -294,11 +301,44 @@ func TestPartitionActions(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored, _, err := b.store.Position(t.Context(), b.orders.src)
-			if got := (row{stored.Gap, stored.Halted, stored.GapAccepted, stored.Next}); err != nil || got != test.after || is.Next != got.next {
+			if got := (row{stored.Gap, stored.Halted, stored.GapAccepted, stored.Next, skips(stored.Skips)}); err != nil || got != test.after || is.Next != got.next {
 				t.Errorf("the row is %+v (%v), want %+v", got, err, test.after)
 			}
 			b.count(t, 1, `SELECT count(*) FROM operator_action WHERE actor = 'ann' AND action = $1`, "partitions "+string(test.action))
+			if test.action == usecase.SkipRecords && stored.PassBelow != 0 {
+				t.Errorf("a skip let everything below %d pass the brake", stored.PassBelow)
+			}
 		})
+	}
+}
+
+func skips(spans []usecase.Span) string {
+	if len(spans) == 0 {
+		return ""
+	}
+	return fmt.Sprint(spans)
+}
+
+// What an operator passed over stays so, however often its owner begins anew and another place is skipped.
+func TestSkipsAddUp(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	for _, skip := range []usecase.Span{{From: 5, To: 9}, {From: 20, To: 21}, {From: 9, To: 10}} {
+		p, _, err := b.store.Position(t.Context(), b.orders.src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Next, p.Halted = skip.From, "corrupt"
+		if err := b.store.PutPosition(t.Context(), b.orders.src, p); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := b.store.ActOnPartition(t.Context(), b.orders.src, usecase.SkipRecords, skip.To, somebody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := b.store.Partitions(t.Context(), b.orders.src)
+	if err != nil || len(list) != 1 || skips(list[0].Skips) != "[{5 10} {20 21}]" {
+		t.Errorf("the row is %+v, %v", list, err)
 	}
 }
 

@@ -68,13 +68,16 @@ func TestStatsShowSwitchesAndGaps(t *testing.T) {
 	if err := b.store.MarkHistoryLost(t.Context(), "restored"); err != nil {
 		t.Fatal(err)
 	}
-	for gap, want := range map[usecase.Position]int64{{Gap: "g"}: 1, {Gap: "g", GapAccepted: true}: 0, {}: 0} {
-		if err := b.store.PutPosition(t.Context(), b.orders.src, gap); err != nil {
+	for _, test := range []struct {
+		position usecase.Position
+		want     int64
+	}{{usecase.Position{Gap: "g"}, 1}, {usecase.Position{Gap: "g", GapAccepted: true}, 0}, {usecase.Position{}, 0}} {
+		if err := b.store.PutPosition(t.Context(), b.orders.src, test.position); err != nil {
 			t.Fatal(err)
 		}
 		stats, err := b.store.Stats(t.Context(), time.Hour)
-		if err != nil || stats.Violations[usecase.RulePositionBeyondLog] != want {
-			t.Errorf("%+v: violations %v, %v", gap, stats.Violations, err)
+		if err != nil || stats.Violations[usecase.RulePositionBeyondLog] != test.want {
+			t.Errorf("%+v: violations %v, %v", test.position, stats.Violations, err)
 		}
 		if !stats.Switches[usecase.HistoryWasLost] || stats.Switches[usecase.ChargingPaused] {
 			t.Errorf("switches %v", stats.Switches)
