@@ -43,7 +43,7 @@ func number(name string, fallback int) int {
 type result struct {
 	rate           float64 // messages a second, known ones included
 	client, server float64 // µs of CPU a message
-	rssEarly, rss  float64 // MiB at 10 % and at the end; 0 where it is not watched
+	rssEarly, rss  float64 // MiB in the second tenth and in the last one; 0 where it is not watched
 }
 
 // variant is one way to bring events into the tables.
@@ -104,7 +104,7 @@ func report(out io.Writer, events, rounds int, results map[string][]result) {
 		fmt.Fprintf(out, "%-34s %9.0f/s  client %6.1f µs  PostgreSQL %6.1f µs", v.name, rate[v.name[:2]],
 			median(r, func(r result) float64 { return r.client }), median(r, func(r result) float64 { return r.server }))
 		if rss := median(r, func(r result) float64 { return r.rss }); rss > 0 {
-			fmt.Fprintf(out, "  RSS %.0f MiB at 10 %%, %.0f MiB at 100 %%", median(r, func(r result) float64 { return r.rssEarly }), rss)
+			fmt.Fprintf(out, "  RSS %.1f MiB in the second tenth, %.1f MiB in the last", median(r, func(r result) float64 { return r.rssEarly }), rss)
 		}
 		fmt.Fprintln(out)
 	}

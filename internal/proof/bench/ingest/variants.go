@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -42,35 +43,45 @@ func service(ctx context.Context, b *stand, database string) (_ result, err erro
 		used, _, _ := cpu(strconv.Itoa(p.Pid()))
 		return used
 	}
-	from, err := await(ctx, pool, b.events/10)
+	from, _, err := await(ctx, pool, p.Pid(), b.events/10)
 	if err != nil {
 		return result{}, err
 	}
-	m, early := b.begin(client), rss(p.Pid())
-	to, err := await(ctx, pool, b.events)
+	m := b.begin(client)
+	_, early, err := await(ctx, pool, p.Pid(), b.events*2/10)
+	if err == nil {
+		_, _, err = await(ctx, pool, p.Pid(), b.events*9/10)
+	}
+	if err != nil {
+		return result{}, err
+	}
+	to, late, err := await(ctx, pool, p.Pid(), b.events)
 	if err != nil {
 		return result{}, err
 	}
 	r := m.end(to - from)
-	r.rssEarly, r.rss = early, rss(p.Pid())
+	r.rssEarly, r.rss = early, late
 	return r, check(ctx, pool, b.events)
 }
 
-// await polls until the positions cover n messages and returns how many they do.
-func await(ctx context.Context, pool *pgxpool.Pool, n int) (int, error) {
+// await polls until the positions cover n messages. It returns how many they do, and the median of the process's resident
+// memory meanwhile in MiB: between two collections of garbage it goes up and down.
+func await(ctx context.Context, pool *pgxpool.Pool, pid, n int) (at int, mib float64, err error) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
+	var samples []float64
 	for {
-		var at int
+		samples = append(samples, rss(pid))
 		if err := pool.QueryRow(ctx, "SELECT coalesce(sum(next_offset), 0) FROM consumer_position").Scan(&at); err != nil {
-			return 0, fmt.Errorf("read positions: %w", err)
+			return 0, 0, fmt.Errorf("read positions: %w", err)
 		}
 		if at >= n {
-			return at, nil
+			slices.Sort(samples)
+			return at, samples[len(samples)/2], nil
 		}
 		select {
 		case <-ctx.Done():
-			return at, fmt.Errorf("%d of %d messages: %w", at, n, ctx.Err())
+			return at, 0, fmt.Errorf("%d of %d messages: %w", at, n, ctx.Err())
 		case <-ticker.C:
 		}
 	}
@@ -176,13 +187,11 @@ func copies(connections int) func(context.Context, *stand, string) (result, erro
 		defer pool.Close()
 		var done atomic.Int64
 		var n atomic.Int64
-		running, stop := context.WithTimeout(ctx, stretch)
-		defer stop()
 		m := b.begin(ownCPU)
 		var all errgroup.Group
 		for range connections {
 			all.Go(func() error {
-				for running.Err() == nil && int(done.Load()) < b.events {
+				for int(n.Load()) < b.events {
 					if err := copyRows(ctx, pool, int(n.Add(1000))); err != nil {
 						return err
 					}
