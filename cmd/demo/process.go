@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
@@ -189,6 +190,8 @@ func (d *demo) verb(ctx context.Context, args ...string) (int, string, error) {
 	return code, strings.TrimSpace(output.String()), nil
 }
 
+// migrate makes the schema as its owner. From then on everything runs with the rights of billing_app, as it should where it is
+// deployed.
 func (d *demo) migrate(ctx context.Context) error {
 	code, output, err := d.verb(ctx, "migrate", "up")
 	if err != nil {
@@ -198,7 +201,16 @@ func (d *demo) migrate(ctx context.Context) error {
 		return fmt.Errorf("billing migrate up: exit code %d\n%s", code, output)
 	}
 	lines := strings.Split(output, "\n")
-	d.out.step("billing migrate up: %s", lines[len(lines)-1])
+	if _, err := d.watching.Exec(ctx, "CREATE ROLE billing_service LOGIN IN ROLE billing_app"); err != nil {
+		return fmt.Errorf("create the service's login: %w", err)
+	}
+	service, err := url.Parse(d.database)
+	if err != nil {
+		return fmt.Errorf("parse the database's URL: %w", err)
+	}
+	service.User = url.User("billing_service")
+	d.database = service.String()
+	d.out.step("billing migrate up: %s; the service runs with the rights of billing_app", lines[len(lines)-1])
 	return nil
 }
 
