@@ -40,7 +40,7 @@ func TestMaintenanceAuditsAndTidiesUp(t *testing.T) {
 		r.db.Exec(t, `INSERT INTO dead_letter (consumer_group, topic, partition, "offset", message_time, reason, detail, status, resolved_at, published_at)
 			VALUES ('g', $1, 0, 0, now(), 'invalid_json', 'x', $1, CASE WHEN $1 <> 'open' THEN now() - interval '2 days' END, now() - interval '2 days')`, status)
 	}
-	service := r.serve(t, "BILLING_DATABASE_URL="+r.as(t, "billing_app"))
+	service := r.serve(t)
 	addr, err := service.WaitListening(r.patient(t), "ops")
 	if err != nil {
 		t.Fatal(err)

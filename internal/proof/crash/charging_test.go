@@ -239,7 +239,7 @@ func TestADatabaseOutageIsWaitedFor(t *testing.T) {
 	r := newRig(t, paysim.Script{})
 	proxy := testkit.NewProxy(t, r.db.Addr())
 	r.produce(t, 30, time.Now())
-	p := r.serve(t, "BILLING_DATABASE_URL="+r.db.URLVia(proxy.Addr()))
+	p := r.serve(t, "BILLING_DATABASE_URL="+as(r.login, r.db.URLVia(proxy.Addr())))
 	r.awaitSettled(t)
 	proxy.Refuse()
 	r.produce(t, 30, time.Now())
@@ -269,7 +269,7 @@ func TestSIGTERMDuringAnOutageEndsInTime(t *testing.T) {
 	r := newRig(t, paysim.Script{}, "BILLING_SHUTDOWN_TIMEOUT=25s")
 	proxy := testkit.NewProxy(t, r.db.Addr())
 	r.produce(t, 5, time.Now())
-	p := r.serve(t, "BILLING_DATABASE_URL="+r.db.URLVia(proxy.Addr()))
+	p := r.serve(t, "BILLING_DATABASE_URL="+as(r.login, r.db.URLVia(proxy.Addr())))
 	r.awaitSettled(t)
 	proxy.BlackHole()
 	r.produce(t, 5, time.Now())
@@ -297,7 +297,7 @@ func TestServeWaitsForWhatIsMissingAtStart(t *testing.T) {
 	r.topic += ".late"
 	proxy := testkit.NewProxy(t, r.db.Addr())
 	proxy.Refuse()
-	p := r.serve(t, "BILLING_DATABASE_URL="+r.db.URLVia(proxy.Addr()))
+	p := r.serve(t, "BILLING_DATABASE_URL="+as(r.login, r.db.URLVia(proxy.Addr())))
 	waiting := func(word string) func(map[string]any) bool {
 		return func(line map[string]any) bool { return strings.Contains(fmt.Sprint(line["msg"]), word) }
 	}

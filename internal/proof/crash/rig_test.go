@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ const patience = 90 * time.Second
 // rig is one system: a database, topics, a provider, and what its producer was acknowledged.
 type rig struct {
 	db      *testkit.DB
+	login   *url.Userinfo // of the service: it has the rights of billing_app, no more
 	brokers []string
 	topic   string
 	group   string
@@ -64,6 +66,7 @@ func assemble(t *testing.T, brokers []string, script paysim.Script, env []string
 		db: testkit.NewDB(t), brokers: brokers, topic: name + ".orders", group: name, results: name + ".results",
 		letters: name + ".dlq", binary: testkit.BuildBinary(t, "./cmd/billing"), more: env, orders: map[string]order{},
 	}
+	r.login = r.member(t, "billing_app")
 	for _, topic := range []string{r.topic, r.results, r.letters, r.topic + "." + r.group + ".retry"} {
 		testkit.CreateTopic(t, brokers, topic, 3, nil)
 	}
@@ -86,7 +89,7 @@ func assemble(t *testing.T, brokers []string, script paysim.Script, env []string
 
 func (r *rig) env(more ...string) []string {
 	return slices.Concat([]string{
-		"BILLING_DATABASE_URL=" + r.db.URL(),
+		"BILLING_DATABASE_URL=" + as(r.login, r.db.URL()),
 		"BILLING_KAFKA_BROKERS=" + strings.Join(r.brokers, ","),
 		"BILLING_KAFKA_TOPICS=" + r.topic,
 		"BILLING_KAFKA_GROUP=" + r.group,
