@@ -297,9 +297,12 @@ func TestPauseAndResume(t *testing.T) {
 	if got := s.status(t, id); got != "succeeded" {
 		t.Fatalf("not charged after resume: %s", got)
 	}
-	if err := s.store.MarkHistoryLost(context.Background(), "restored"); err != nil {
+	s.want(t, 0, "history is lost", "history", "lost", "--reason", "restored to 12:00", "--yes")
+	s.want(t, 0, "restored to 12:00", "status")
+	if err := s.store.MarkHistoryLost(context.Background(), "restored"); err != nil { // what a consumer does
 		t.Fatal(err)
 	}
+	s.want(t, 0, "history was lost already", "history", "lost", "--reason", "r", "--yes")
 	s.want(t, 0, "history is whole", "history", "clear", "--reason", "r", "--yes")
 }
 

@@ -34,8 +34,18 @@ func newResumeCommand(environ []string) *cobra.Command {
 func newHistoryCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "history",
-		Short:   "End the caution after a restored database",
-		Example: `  billing history clear --reason "every charge since the backup was compared"`,
+		Short:   "Begin or end the caution after a restored database",
+		Example: `  billing history lost --reason "restored to 12:00"
+  billing history clear --reason "every charge since the backup was compared"`,
+	}
+	lost := &cobra.Command{
+		Use:   "lost",
+		Short: "Say that the database was restored to an earlier point",
+		Long: `lost makes every process look up a POSTed charge before its first request, until history clear. A
+process with the role consumer finds out by itself, because Kafka's offsets are ahead of the database. Nobody
+does where charges come by POST only, or where the offsets were deleted as well: then say it before the
+processes are started.`,
+		Example: `  billing history lost --reason "restored to 12:00, ticket 17"`,
 	}
 	restored := &cobra.Command{
 		Use:   "clear",
@@ -44,6 +54,8 @@ func newHistoryCommand(environ []string) *cobra.Command {
 before its first request. Run billing audit --provider before.`,
 		Example: `  billing history clear --reason "audit is clean, ticket 17"`,
 	}
+	cmd.AddCommand(switchCommand(lost, environ, "Was the database restored to an earlier point?", "history is lost: look-ups come first", "history was lost already",
+		(*postgres.Store).TurnOn, usecase.HistoryWasLost))
 	cmd.AddCommand(switchCommand(restored, environ, "Was everything checked that the database lost?", "history is whole", "history was not lost",
 		(*postgres.Store).TurnOff, usecase.HistoryWasLost))
 	return cmd
