@@ -33,8 +33,8 @@ func newResumeCommand(environ []string) *cobra.Command {
 
 func newHistoryCommand(environ []string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "history",
-		Short:   "Begin or end the caution after a restored database",
+		Use:   "history",
+		Short: "Begin or end the caution after a restored database",
 		Example: `  billing history lost --reason "restored to 12:00"
   billing history clear --reason "every charge since the backup was compared"`,
 	}

@@ -11,7 +11,9 @@ import (
 func tapInbox(i usecase.Inbox) usecase.Inbox               { return mutants.Inbox(point.Inbox(i)) }
 func tapLog(l usecase.PartitionLog) usecase.PartitionLog   { return mutants.Log(point.Log(l)) }
 func tapCharges(q usecase.ChargeQueue) usecase.ChargeQueue { return mutants.Charges(point.Charges(q)) }
-func tapProvider(p usecase.Provider) usecase.Provider      { return mutants.Provider(point.Provider(p)) }
+
+func tapProvider(p usecase.Provider) usecase.Provider { return mutants.Provider(point.Provider(p)) }
+
 func tapMessages(q usecase.MessageQueue) usecase.MessageQueue {
 	return mutants.Messages(point.Messages(q))
 }
