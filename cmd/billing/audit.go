@@ -60,11 +60,7 @@ Exit code 0: no findings. 1: findings, or the audit could not be completed.`,
 		if f.rules {
 			return writeRules(cmd.OutOrStdout(), f.output.value)
 		}
-		cfg, err := LoadConfig(environ, f.parts())
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error { return f.run(cmd, cfg, store) })
+		return withStore(cmd.Context(), environ, f.parts(), func(cfg Config, store *postgres.Store) error { return f.run(cmd, cfg, store) })
 	}
 	return cmd
 }

@@ -52,21 +52,11 @@ func newChargesListCommand(environ []string) *cobra.Command {
 			return &exitError{exitUsage, errors.New("--limit wants at least 1")}
 		}
 		f.Status = domain.Status(status.value)
-		cfg, err := LoadConfig(environ, PartDatabase)
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+		return withStore(cmd.Context(), environ, PartDatabase, func(_ Config, store *postgres.Store) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), dbTimeout)
 			defer cancel()
 			list, err := store.ListCharges(ctx, f)
-			if err != nil {
-				return err
-			}
-			if output.value == "json" {
-				return writeJSON(cmd.OutOrStdout(), list)
-			}
-			return writeChargeList(cmd.OutOrStdout(), list)
+			return show(cmd, output, list, err, writeChargeList)
 		})
 	}
 	return cmd
@@ -97,11 +87,7 @@ func newChargesShowCommand(environ []string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		cfg, err := LoadConfig(environ, PartDatabase)
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+		return withStore(cmd.Context(), environ, PartDatabase, func(_ Config, store *postgres.Store) error {
 			d, err := dossier(cmd.Context(), store, id)
 			if err != nil {
 				return err
@@ -230,11 +216,7 @@ func moveCommand(cmd *cobra.Command, environ []string, parts Parts, verb string,
 		if err != nil {
 			return err
 		}
-		cfg, err := LoadConfig(environ, PartDatabase|PartKafka|parts)
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+		return withStore(cmd.Context(), environ, PartDatabase|PartKafka|parts, func(cfg Config, store *postgres.Store) error {
 			d, err := dossier(cmd.Context(), store, id)
 			if err != nil {
 				return err

@@ -104,11 +104,7 @@ func newLettersListCommand(environ []string) *cobra.Command {
 		if filter.Status = usecase.LetterStatus(status.value); status.value == "any" {
 			filter.Status = ""
 		}
-		cfg, err := LoadConfig(environ, PartDatabase)
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+		return withStore(cmd.Context(), environ, PartDatabase, func(_ Config, store *postgres.Store) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), dbTimeout)
 			defer cancel()
 			if group {
@@ -120,20 +116,6 @@ func newLettersListCommand(environ []string) *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-// show prints a list in the chosen format.
-func show[T any](cmd *cobra.Command, output *choice, list []T, err error, table func(w io.Writer, list []T) error) error {
-	switch {
-	case err != nil:
-		return err
-	case output.value == "json":
-		if list == nil {
-			list = []T{}
-		}
-		return writeJSON(cmd.OutOrStdout(), list)
-	}
-	return table(cmd.OutOrStdout(), list)
 }
 
 func writeLetters(w io.Writer, list []usecase.LetterRecord) error {
@@ -216,11 +198,7 @@ func newLettersShowCommand(environ []string) *cobra.Command {
 		if err != nil {
 			return &exitError{exitUsage, errors.New("the id of a dead letter is a number")}
 		}
-		cfg, err := LoadConfig(environ, PartDatabase)
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+		return withStore(cmd.Context(), environ, PartDatabase, func(_ Config, store *postgres.Store) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), dbTimeout)
 			defer cancel()
 			view := letterView{}

@@ -25,8 +25,12 @@ const (
 	actTimeout = 2 * time.Minute
 )
 
-// withStore opens the database for one command.
-func withStore(ctx context.Context, cfg Config, do func(store *postgres.Store) error) error {
+// withStore reads the configuration and opens the database for one command.
+func withStore(ctx context.Context, environ []string, parts Parts, do func(cfg Config, store *postgres.Store) error) error {
+	cfg, err := LoadConfig(environ, parts)
+	if err != nil {
+		return err
+	}
 	pool, err := postgres.NewPool(ctx, string(cfg.DatabaseURL), postgres.PoolOptions{MaxConns: commandConns, ApplicationName: "billing-command"})
 	if err != nil {
 		return err
@@ -38,7 +42,7 @@ func withStore(ctx context.Context, cfg Config, do func(store *postgres.Store) e
 	if err := store.Ping(ping); err != nil {
 		return errors.New(postgres.Describe(err)) // the cause may name users and hosts
 	}
-	return do(store)
+	return do(cfg, store)
 }
 
 // byFlags are the flags of every command that changes something.
@@ -104,6 +108,20 @@ func writeJSON(w io.Writer, v any) error {
 		return fmt.Errorf("print JSON: %w", err)
 	}
 	return nil
+}
+
+// show prints a list in the chosen format.
+func show[T any](cmd *cobra.Command, output *choice, list []T, err error, table func(w io.Writer, list []T) error) error {
+	switch {
+	case err != nil:
+		return err
+	case output.value == "json":
+		if list == nil {
+			list = []T{}
+		}
+		return writeJSON(cmd.OutOrStdout(), list)
+	}
+	return table(cmd.OutOrStdout(), list)
 }
 
 // table collects rows of cells; errors show at Flush.

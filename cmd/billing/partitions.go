@@ -57,21 +57,11 @@ func newPartitionsListCommand(environ []string) *cobra.Command {
 	}
 	f, output := addSourceFlags(cmd), outputFlag(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := LoadConfig(environ, PartDatabase)
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+		return withStore(cmd.Context(), environ, PartDatabase, func(_ Config, store *postgres.Store) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), dbTimeout)
 			defer cancel()
 			list, err := store.Partitions(ctx, usecase.Source{ClusterID: f.cluster, Group: f.group, Partition: -1})
-			if err != nil {
-				return err
-			}
-			if output.value == "json" {
-				return writeJSON(cmd.OutOrStdout(), list)
-			}
-			return writePartitions(cmd.OutOrStdout(), list)
+			return show(cmd, output, list, err, writePartitions)
 		})
 	}
 	return cmd
@@ -122,12 +112,8 @@ func newPartitionActionCommand(environ []string, action usecase.PartitionAction,
 		if action == usecase.SkipRecords && to < 0 {
 			return &exitError{exitUsage, errors.New("name the first offset that is read again by --to")}
 		}
-		cfg, err := LoadConfig(environ, PartDatabase)
-		if err != nil {
-			return err
-		}
 		src := usecase.Source{ClusterID: f.cluster, Group: f.group, Topic: args[0], Partition: int32(number)}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error { return actOnPartition(cmd, store, src, action, to, by) })
+		return withStore(cmd.Context(), environ, PartDatabase, func(_ Config, store *postgres.Store) error { return actOnPartition(cmd, store, src, action, to, by) })
 	}
 	return cmd
 }

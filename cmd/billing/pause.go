@@ -68,11 +68,7 @@ type turn func(s *postgres.Store, ctx context.Context, name usecase.Switch, by u
 func switchCommand(cmd *cobra.Command, environ []string, question, done, before string, turn turn, name usecase.Switch) *cobra.Command {
 	f := addByFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := LoadConfig(environ, PartDatabase)
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+		return withStore(cmd.Context(), environ, PartDatabase, func(_ Config, store *postgres.Store) error {
 			return f.act(cmd, store, question, func(ctx context.Context, by usecase.By) error {
 				turned, err := turn(store, ctx, name, by)
 				if err != nil {

@@ -99,11 +99,7 @@ func (f *lettersRun) run(cmd *cobra.Command, environ []string) error {
 	if strings.TrimSpace(f.because) == "" || f.canary < 0 {
 		return &exitError{exitUsage, errors.New("--because wants words, --canary a number")}
 	}
-	cfg, err := LoadConfig(environ, PartDatabase|PartKafka|PartEvents)
-	if err != nil {
-		return err
-	}
-	return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+	return withStore(cmd.Context(), environ, PartDatabase|PartKafka|PartEvents, func(cfg Config, store *postgres.Store) error {
 		by, ids, err := f.prepare(cmd, store, filter)
 		if err != nil || len(ids) == 0 {
 			return err

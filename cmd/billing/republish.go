@@ -65,11 +65,7 @@ func (f *republishFlags) run(cmd *cobra.Command, environ []string) error {
 			return err
 		}
 	}
-	cfg, err := LoadConfig(environ, PartDatabase|PartKafka)
-	if err != nil {
-		return err
-	}
-	return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+	return withStore(cmd.Context(), environ, PartDatabase|PartKafka, func(cfg Config, store *postgres.Store) error {
 		if len(ids) == 0 {
 			if ids, err = f.settledSince(cmd.Context(), store, at); err != nil {
 				return err

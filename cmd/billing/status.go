@@ -25,11 +25,7 @@ also in their /readyz and in the metric billing_gate_closed.`,
 	output := outputFlag(cmd, "table", "json")
 	cmd.Flags().BoolVar(&all, "all", false, "also count finished charges, which reads the whole table")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := LoadConfig(environ, PartDatabase|PartProvider)
-		if err != nil {
-			return err
-		}
-		return withStore(cmd.Context(), cfg, func(store *postgres.Store) error {
+		return withStore(cmd.Context(), environ, PartDatabase|PartProvider, func(cfg Config, store *postgres.Store) error {
 			o, err := readOverview(cmd.Context(), cfg, store, all)
 			if err != nil {
 				return err
