@@ -64,6 +64,10 @@ type Accept struct {
 // charge nor a live one of its order is there. The whole chunk is done again.
 var errRaced = fmt.Errorf("a winner went away while it was looked for: %w", domain.ErrRetry)
 
+// errAsked says that an event which is read again after a loss cannot be judged yet: when the order's first charge turns out
+// to be declined, the lost history may have charged this one.
+var errAsked = fmt.Errorf("after the restored database: the order's first charge is not settled yet: %w", domain.ErrRetry)
+
 // entrant is an event of a chunk with the exact copies of it that follow in the same chunk.
 type entrant struct {
 	acceptance Acceptance
@@ -303,6 +307,9 @@ func (a Accept) verdicts(ctx context.Context, tx AcceptTx, group string, losers 
 	}
 	verdicts := make([]verdict, len(losers))
 	for i, k := range known {
+		if losers[i].acceptance.Reread && !k.Seen && k.Live.Valid && k.LiveAsked {
+			return nil, errAsked
+		}
 		v, ok := judgeOne(k)
 		if !ok {
 			return nil, errRaced

@@ -190,6 +190,7 @@ type Knowledge struct {
 	Ahead     bool // further ahead than the allowed skew
 	Live      uuid.NullUUID
 	LiveSame  bool // the live charge of the order has the same content
+	LiveAsked bool // it is not known yet what becomes of the live charge
 	InboxMine bool // this transaction wrote its inbox row
 }
 

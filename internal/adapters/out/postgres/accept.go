@@ -78,7 +78,7 @@ func (t acceptTx) Know(ctx context.Context, group string, events []domain.OrderC
 	byID := make(map[uuid.UUID]usecase.Knowledge, len(events))
 	var id uuid.UUID
 	var k usecase.Knowledge
-	_, err = pgx.ForEachRow(rows, []any{&id, &k.Seen, &k.SeenSame, &k.TooOld, &k.Ahead, &k.Live, &k.LiveSame, &k.InboxMine}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &k.Seen, &k.SeenSame, &k.TooOld, &k.Ahead, &k.Live, &k.LiveSame, &k.LiveAsked, &k.InboxMine}, func() error {
 		byID[id] = k
 		return nil
 	})

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -170,6 +171,32 @@ func TestRenamedGroupFindsOnlyDuplicates(t *testing.T) {
 	// With the inbox lost the charges still know.
 	e.db.Exec(t, "DELETE FROM processed_event")
 	want(t, e.reader(t, "renamed again", 0).take(t, all...), 0, 4)
+}
+
+// What was lost may have charged the second event, when the first was declined. Nobody knows before the first is settled again.
+func TestSecondEventReadAgainWaitsForWhatBecomesOfTheFirst(t *testing.T) {
+	t.Parallel()
+	for _, status := range []domain.Status{domain.StatusDeclined, domain.StatusSucceeded, domain.StatusParked} {
+		t.Run(string(status), func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t)
+			b.request(t, "o-1")
+			again := event("o-1")
+			b.orders.below = 100
+			for range 2 {
+				if _, _, err := b.orders.chunk(t.Context(), again); !errors.Is(err, domain.ErrRetry) {
+					t.Fatalf("judged before its time: %v", err)
+				}
+			}
+			b.conclude(t, b.claim(t), status, domain.Declined)
+			accepted := 0
+			if status == domain.StatusDeclined {
+				accepted = 1
+			}
+			want(t, b.orders.take(t, again), accepted, 1-accepted)
+			b.count(t, accepted, "SELECT count(*) FROM charge WHERE event_id = $1 AND first_sent_at IS NOT NULL", again.Event.EventID)
+		})
+	}
 }
 
 func TestRereadEventStartsAsSentAtItsTime(t *testing.T) {

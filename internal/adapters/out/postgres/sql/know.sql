@@ -22,6 +22,7 @@ SELECT i.event_id,
        i.event_id < clock.oldest AS too_old, i.event_id >= clock.newest AS ahead,
        live.event_id AS live,
        coalesce((live.customer_id, live.amount_minor, live.currency) = (i.customer_id, i.amount_minor, i.currency), false) AS live_same,
+       coalesce(live.status = 'requested', false) AS live_asked,
        EXISTS (SELECT FROM inbox b WHERE b.event_id = i.event_id AND b.mine) AS inbox_mine
   FROM clock, input i
   LEFT JOIN charge own ON own.event_id = i.event_id
