@@ -99,6 +99,40 @@ func TestTheAuditSeesWhatIsWrong(t *testing.T) {
 	}
 }
 
+// The lost history had refused a second event, because its order's first charge was open. Read again it is a charge that the
+// provider does not know, and a person decides. Nothing else may be parked, and nothing without a restore.
+func TestASecondEventMayBeParkedAfterARestoreOnly(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		kind     kind
+		restored bool
+		sound    bool
+	}{
+		"a second event after a restore": {secondOther, true, true},
+		"a second event":                 {secondOther, false, false},
+		"a first event after a restore":  {first, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, f := world()
+			declined := f.charges["e-1"]
+			declined.status = "declined"
+			f.charges["e-1"] = declined
+			f.provider.EffectsByKey["e-1"][0].Status = paysim.Declined
+			f.told["e-1"][0].Type = "ChargeDeclined"
+			again := &entry{Kind: tc.kind, Event: "e-3", Order: "o-1", Amount: 50}
+			f.entries = append(f.entries, again)
+			f.places[again] = []place{{0, 2}}
+			f.copies[place{0, 2}] = "order_already_charged"
+			f.charges["e-3"] = charge{order: "o-1", customer: "c", amount: 50, currency: "RUB", status: "parked"}
+			f.told["e-3"] = []told{{ID: "a-3", Type: "ChargeParked", Order: "o-1", Customer: "c", Source: "e-3", Amount: 50, Currency: "RUB", Version: 1}}
+			if found := r.judge(f, tc.restored); (found.total() == 0) != tc.sound {
+				t.Errorf("found %s: %v", found.String(), found.examples)
+			}
+		})
+	}
+}
+
 func TestARunThatInjectedNothingIsRed(t *testing.T) {
 	t.Parallel()
 	r, _ := world()

@@ -24,7 +24,7 @@ func (r *rig) faults() []fault {
 		{"postgres_restart", r.restartPostgres, r.databaseTrouble},
 		{"postgres_cut", r.network(r.pgProxy, (*testkit.Proxy).Cut), r.databaseTrouble},
 		{"postgres_refuse", r.network(r.pgProxy, (*testkit.Proxy).Refuse), r.databaseTrouble},
-		{"postgres_black_hole", r.network(r.pgProxy, (*testkit.Proxy).BlackHole), r.databaseTrouble},
+		{"postgres_black_hole", r.longBlackHole, r.databaseTrouble},
 		{"postgres_answers_lost", r.answersLost(r.pgProxy), r.databaseTrouble},
 		{"postgres_slow", r.slow(r.pgProxy), func(context.Context) int { return int(r.pgProxy.BytesDown()) }},
 		{"kafka_cut", r.network(r.broker.proxy, (*testkit.Proxy).Cut), r.kafkaTrouble},
@@ -96,6 +96,13 @@ func (r *rig) network(p *testkit.Proxy, breakIt func(*testkit.Proxy)) func(conte
 		sleep(ctx, r.span())
 		return p.Resume()
 	}
+}
+
+// longBlackHole outlasts the deadline of a statement, which is ten seconds: before, nobody can notice it.
+func (r *rig) longBlackHole(ctx context.Context) error {
+	r.pgProxy.BlackHole()
+	sleep(ctx, 12*time.Second)
+	return r.pgProxy.Resume()
 }
 
 // answersLost lets requests arrive and loses what is answered: a commit that is done and not known to be.

@@ -217,7 +217,7 @@ func (r *rig) startDatabase(ctx context.Context) (err error) {
 	_, err = r.pool.Exec(ctx, `
 		CREATE SCHEMA proof;
 		CREATE TABLE proof.moved_back (topic text, partition int, was bigint, became bigint, at timestamptz DEFAULT clock_timestamp());
-		CREATE FUNCTION proof.note() RETURNS trigger LANGUAGE plpgsql AS $$
+		CREATE FUNCTION proof.note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 			BEGIN
 				IF current_query() NOT ILIKE '%INSERT INTO consumer_position%' THEN
 					INSERT INTO proof.moved_back VALUES (OLD.topic, OLD.partition, OLD.next_offset, NEW.next_offset);
@@ -228,6 +228,16 @@ func (r *rig) startDatabase(ctx context.Context) (err error) {
 			WHEN (NEW.next_offset < OLD.next_offset) EXECUTE FUNCTION proof.note();`)
 	if err != nil {
 		return fmt.Errorf("prepare the database: %w", err)
+	}
+	r.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		_, err := r.pool.Exec(ctx, "DROP ROLE "+r.dbName)
+		return err
+	})
+	// The processes run with the rights that they have where they are deployed.
+	if _, err = r.pool.Exec(ctx, "CREATE ROLE "+r.dbName+" LOGIN IN ROLE billing_app"); err != nil {
+		return fmt.Errorf("make the service's login: %w", err)
 	}
 	return nil
 }
@@ -286,7 +296,7 @@ func (r *rig) databaseURL(addr string) string {
 	if err != nil {
 		panic(err) // the server made it
 	}
-	u.Host = addr
+	u.Host, u.User = addr, url.User(r.dbName)
 	return u.String()
 }
 

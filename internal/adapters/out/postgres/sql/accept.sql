@@ -1,7 +1,9 @@
 -- Makes charges of events that are new in every respect: absent from the inbox of every group, of an
 -- acceptable age, and of an order that no live charge holds. accept_plain.sql is its quick form.
 -- $1 event ids (sorted, distinct) $2 orders $3 customers $4 amounts $5 currencies $6 fingerprints
--- $7 requests $8 traceparents $9 first sent at, for events that a restored database reads again
+-- $7 requests $8 traceparents $9 first sent at, for events that a restored database reads again. When such an event follows a
+-- declined charge of its order, nobody knows whether the lost history had refused it or charged it: 'epoch' lies before every
+-- key window, so that it is looked up and never sent.
 -- $10 group $11 retention in seconds $12 skew in seconds
 -- Locks are taken in one order by every transaction: ids in the inbox, then orders in charge.
 WITH clock AS MATERIALIZED (
@@ -26,7 +28,9 @@ WITH clock AS MATERIALIZED (
 ), charged AS (
     INSERT INTO charge (event_id, order_id, customer_id, amount_minor, currency, source, first_sent_at)
     SELECT f.event_id, f.order_id, f.customer_id, f.amount_minor, f.currency, 'kafka',
-           CASE WHEN f.first_sent_at > clock.now THEN clock.now ELSE f.first_sent_at END
+           CASE WHEN f.first_sent_at IS NULL THEN NULL
+                WHEN EXISTS (SELECT FROM charge p WHERE p.order_id = f.order_id AND NOT p.holds_order) THEN 'epoch'
+                ELSE least(f.first_sent_at, clock.now) END
       FROM fresh f JOIN won ON won.event_id = f.event_id, clock ORDER BY f.order_id COLLATE "C"
     ON CONFLICT DO NOTHING RETURNING event_id
 ), ordered AS (

@@ -3,7 +3,9 @@
 -- row of another transaction ends it (23505), and anything else but the common case does, too (BL001). Nothing is written
 -- then, and the chunk is judged event by event.
 -- $1 event ids (sorted, distinct) $2 orders $3 customers $4 amounts $5 currencies $6 fingerprints
--- $7 requests $8 traceparents $9 first sent at, for events that a restored database reads again
+-- $7 requests $8 traceparents $9 first sent at, for events that a restored database reads again. When such an event follows a
+-- declined charge of its order, nobody knows whether the lost history had refused it or charged it: 'epoch' lies before every
+-- key window, so that it is looked up and never sent.
 -- $10 group $11 retention in seconds $12 skew in seconds $13 smallest and $14 largest of $1
 -- The bounds let the planner see the one day that is meant. Locks are taken in the order of accept.sql, which the counts
 -- enforce: ids in the inbox, then orders in charge, then the queue. It returns the seen ids.
@@ -30,7 +32,9 @@ WITH clock AS MATERIALIZED (
 ), charged AS (
     INSERT INTO charge (event_id, order_id, customer_id, amount_minor, currency, source, first_sent_at)
     SELECT f.event_id, f.order_id, f.customer_id, f.amount_minor, f.currency, 'kafka',
-           CASE WHEN f.first_sent_at > clock.now THEN clock.now ELSE f.first_sent_at END
+           CASE WHEN f.first_sent_at IS NULL THEN NULL
+                WHEN EXISTS (SELECT FROM charge p WHERE p.order_id = f.order_id AND NOT p.holds_order) THEN 'epoch'
+                ELSE least(f.first_sent_at, clock.now) END
       FROM fresh f, clock WHERE (SELECT count(*) FROM won) > 0 ORDER BY f.order_id COLLATE "C"
     RETURNING 1
 ), ordered AS (
