@@ -217,7 +217,7 @@ func (r *rig) judgeLetters(f *facts, restored bool, out *findings) {
 		}
 	}
 	for at, reason := range f.copies {
-		if f.letters[at] != reason && !(restored && again[at]) {
+		if f.letters[at] != reason && (!restored || !again[at]) {
 			out.add("identity", "the topic has a dead letter of message %v (%s) that the table does not have", at, reason)
 		}
 	}
