@@ -84,8 +84,8 @@ crash: ## Kill, cut and pause everything, then audit (DURATION=8m SEED=n KAFKA=a
 PROOF_KAFKA = $(if $(filter command line environment,$(origin KAFKA)),$(KAFKA),apache)
 
 .PHONY: soak
-soak: ## The long form: a million events in 65 minutes
-	$(PROOF) -duration 65m -rate 265 -seed $(SEED) -kafka $(PROOF_KAFKA)
+soak: ## The long form: a million events in 50 minutes, then healing and two audits
+	$(PROOF) -duration 50m -rate 345 -calm 2 -seed $(SEED) -kafka $(PROOF_KAFKA)
 
 .PHONY: mutants
 mutants: ## Break the service on purpose, each time in another way: the proof has to notice every time
@@ -122,7 +122,7 @@ migrate: build ## Bring the schema of BILLING_DATABASE_URL up to date
 	$(BIN)/billing migrate up
 
 .PHONY: bench
-bench: bench-ingest bench-charge bench-relay ## All measurements; half an hour on two cores
+bench: bench-ingest bench-charge bench-relay bench-api ## All measurements; half an hour on two cores
 
 .PHONY: bench-charge
 bench-charge: ## Measure charging beside a bare HTTP loop, and the cost of claim and settle over the backlog
@@ -131,6 +131,10 @@ bench-charge: ## Measure charging beside a bare HTTP loop, and the cost of claim
 .PHONY: bench-relay
 bench-relay: ## Measure the way out beside a bare Kafka writer (MESSAGES=50000, ROUNDS=5)
 	$(GO) run ./internal/proof/bench/relay
+
+.PHONY: bench-api
+bench-api: ## Measure POST /v1/charges: the most per second, and how long answers take at half of it (SECONDS=20 CLIENTS=32)
+	$(GO) run ./internal/proof/bench/api
 
 .PHONY: bench-ingest
 bench-ingest: ## Measure the way in beside the documents' loop and COPY (EVENTS=200000, ROUNDS=3)

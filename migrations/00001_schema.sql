@@ -15,7 +15,8 @@ CREATE TABLE processed_event (
 ) PARTITION BY RANGE (event_id);
 
 -- A sum to collect exactly once. holds_order is the predicate of the unique index and changes only by
--- decline and cancel, so that an ordinary settle stays a HOT update.
+-- decline and cancel, so that an ordinary settle stays a HOT update. A parked charge gives its order back when an event
+-- that was read again after a restore followed a declined charge and is unknown to the provider: another one may be known.
 CREATE TABLE charge (
     event_id         uuid        PRIMARY KEY,
     order_id         text        NOT NULL CHECK (order_id <> ''),
@@ -37,7 +38,7 @@ CREATE TABLE charge (
     holds_order      boolean     NOT NULL DEFAULT true,
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CHECK (holds_order = (status NOT IN ('declined', 'cancelled'))),
+    CHECK (CASE WHEN status IN ('declined', 'cancelled') THEN NOT holds_order ELSE holds_order OR status = 'parked' END),
     CHECK (status <> 'cancelled' OR first_sent_at IS NULL)
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX charge_order_key ON charge (order_id) WHERE holds_order;

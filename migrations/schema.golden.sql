@@ -20,7 +20,11 @@ table charge with (fillfactor=50)
     updated_at timestamp with time zone not null default clock_timestamp()
     history_purged boolean not null default false
     constraint charge_amount_minor_check CHECK ((amount_minor > 0))
-    constraint charge_check CHECK ((holds_order = (status <> ALL (ARRAY['declined'::text, 'cancelled'::text]))))
+    constraint charge_check CHECK (
+CASE
+    WHEN (status = ANY (ARRAY['declined'::text, 'cancelled'::text])) THEN (NOT holds_order)
+    ELSE (holds_order OR (status = 'parked'::text))
+END)
     constraint charge_check1 CHECK (((status <> 'cancelled'::text) OR (first_sent_at IS NULL)))
     constraint charge_currency_check CHECK ((currency ~ '^[A-Z]{3}$'::text))
     constraint charge_customer_id_check CHECK ((customer_id <> ''::text))

@@ -109,7 +109,7 @@ func (s *service) relay() (part, func(), error) {
 	beat := s.liveness.Register("relay")
 	relay := usecase.Relay{
 		Queue: tapMessages(s.queue), Publisher: tapPublisher(writer), Backoff: domain.Backoff{Min: 200 * time.Millisecond, Max: 30 * time.Second},
-		Random: rand.Float64, Limit: 500, Lease: s.cfg.RelayLease, Timeout: min(s.cfg.RelayLease, 20*time.Second) - 2*time.Second,
+		Random: rand.Float64, Limit: 1000, Lease: s.cfg.RelayLease, Timeout: min(s.cfg.RelayLease, 20*time.Second) - 2*time.Second,
 	}
 	loop := worker.Loop{
 		Name: "relay", Idle: pollEvery, Max: 5 * time.Second, Wake: s.messages, Clock: s.clock, Log: s.log, Turn: beat.Beat,

@@ -259,17 +259,20 @@ type Claim struct {
 	Attempt     int32
 	Step        Step
 	LastOutcome domain.Outcome
-	Version     int32         // announcements so far
-	Tries       int32         // attempt rows so far, this one included
-	Journaled   bool          // this claim wrote an attempt row
-	Stamped     bool          // this claim set first_sent_at
-	Reclaimed   bool          // the former owner's lease had run out
-	HistoryLost bool          // the database was restored and nobody cleared it yet
-	PostFor     time.Duration // a POST may start only this long after the claim
-	Age         time.Duration // since first_sent_at, 0 when never sent
-	PendingFor  time.Duration // since the provider first said pending, 0 when it did not
-	Now         time.Time     // the database's clock at the claim
-	ClaimedAt   time.Time     // the pod's clock from before the claim, with its monotonic reading
+	Version     int32 // announcements so far
+	Tries       int32 // attempt rows so far, this one included
+	Journaled   bool  // this claim wrote an attempt row
+	Stamped     bool  // this claim set first_sent_at
+	Reclaimed   bool  // the former owner's lease had run out
+	HistoryLost bool  // the database was restored and nobody cleared it yet
+	// Doubtful: after a restore it was read again behind a declined charge of its order. The lost history refused it or charged
+	// it, so it is only looked up.
+	Doubtful   bool
+	PostFor    time.Duration // a POST may start only this long after the claim
+	Age        time.Duration // since first_sent_at, 0 when never sent
+	PendingFor time.Duration // since the provider first said pending, 0 when it did not
+	Now        time.Time     // the database's clock at the claim
+	ClaimedAt  time.Time     // the pod's clock from before the claim, with its monotonic reading
 }
 
 // Settlement is what one claim came to.
@@ -288,6 +291,7 @@ type Settlement struct {
 	Delay        time.Duration
 	ClearStamp   bool // take back first_sent_at, which this claim set and nothing used
 	Pending      bool // remember since when the provider says pending
+	FreesOrder   bool // parked without holding its order: another charge may take it
 	Announcement *domain.Announcement
 	Message      OutboxMessage // of the announcement
 	Order        domain.Order
@@ -349,7 +353,7 @@ type MessageRef struct {
 
 // MessageQueue is the Kafka channel of the outbox.
 type MessageQueue interface {
-	// ClaimMessages leases up to n due messages, oldest first.
+	// ClaimMessages leases up to n due messages, oldest first, and no more of them than a process may well have in memory.
 	ClaimMessages(ctx context.Context, n int, lease time.Duration) ([]OutboxMessage, error)
 	// AckMessages deletes published messages and stamps what they announced, in one statement. It
 	// returns how many were no longer theirs.

@@ -2,7 +2,10 @@ package usecase
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"billing/internal/core/domain"
@@ -41,7 +44,19 @@ func (r Relay) Step(ctx context.Context) (RelayReport, bool, error) {
 		return RelayReport{}, false, fmt.Errorf("relay: %w", err)
 	}
 	report := RelayReport{Written: map[string]int{}, Failed: map[string]int{}}
-	var written, failed []MessageRef
+	var acked sync.WaitGroup
+	var failure error
+	for part := range slices.Chunk(messages, max(r.Limit/2, 1)) {
+		written, failed := r.publish(ctx, part, &report)
+		acked.Wait() // for the part before: while it is acknowledged the next one is published
+		acked.Go(func() { failure = errors.Join(failure, r.conclude(ctx, written, failed, &report)) })
+	}
+	acked.Wait()
+	return report, len(messages) > 0, failure
+}
+
+// publish writes messages and says which the broker acknowledged.
+func (r Relay) publish(ctx context.Context, messages []OutboxMessage, report *RelayReport) (written, failed []MessageRef) {
 	for _, group := range byTopic(messages) {
 		topic := group[0].Topic
 		for i, err := range r.Publisher.Publish(ctx, topic, group) {
@@ -61,17 +76,18 @@ func (r Relay) Step(ctx context.Context) (RelayReport, bool, error) {
 			failed = append(failed, MessageRef{ID: m.ID, Attempt: m.Attempt, Delay: r.Backoff.Delay(int(m.Attempt), r.Random())})
 		}
 	}
-	report.Published = len(written)
-	return report, len(messages) > 0, r.conclude(ctx, written, failed, &report)
+	report.Published += len(written)
+	return written, failed
 }
 
+// conclude tells the queue. It alone writes report.Fenced.
 func (r Relay) conclude(ctx context.Context, written, failed []MessageRef, report *RelayReport) error {
 	if len(written) > 0 {
 		fenced, err := r.Queue.AckMessages(ctx, written)
 		if err != nil {
 			return fmt.Errorf("relay: %w", err) // published again after the lease, with the same ids
 		}
-		report.Fenced = fenced
+		report.Fenced += fenced
 	}
 	if len(failed) > 0 {
 		if err := r.Queue.ReleaseMessages(ctx, failed); err != nil {

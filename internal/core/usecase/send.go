@@ -180,7 +180,11 @@ func (s Send) afterLookup(c Claim, a domain.Answer) Settlement {
 	case a.Outcome == domain.Pending, c.PendingFor > 0:
 		a.Outcome = domain.Pending
 		return s.stillPending(c, a)
-	case a.Cause == domain.CauseNotFound, c.Age > window+s.PendingMax:
+	case a.Cause == domain.CauseNotFound && c.Doubtful:
+		settlement := s.finish(c, a, domain.StatusParked, string(domain.ParkHistoryLost))
+		settlement.FreesOrder = true
+		return settlement
+	case a.Cause == domain.CauseNotFound, c.Age > window+s.PendingMax && !c.Doubtful:
 		return s.finish(c, a, domain.StatusParked, string(domain.ParkOutcomeUnknown))
 	}
 	return s.again(c, a, s.backoff(c, a))

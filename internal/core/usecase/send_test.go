@@ -164,6 +164,31 @@ func TestLookUpsOfASilentProviderSlowDown(t *testing.T) {
 	}
 }
 
+// What the lost history refused or charged, nobody knows: only the provider's word ends it, and its "no" leaves the order to others.
+func TestADoubtfulChargeIsOnlyLookedUp(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer domain.Answer
+		status domain.Status
+		frees  bool
+	}{
+		"found":       {domain.Answer{Outcome: domain.Succeeded}, domain.StatusSucceeded, false},
+		"not found":   {domain.Answer{Outcome: domain.Unknown, Cause: domain.CauseNotFound}, domain.StatusParked, true},
+		"no answer":   {domain.Answer{Outcome: domain.Unknown, Cause: domain.CauseTimeout}, domain.StatusRequested, false},
+		"it declined": {domain.Answer{Outcome: domain.Declined}, domain.StatusDeclined, false},
+	} {
+		c := newClock()
+		p := &provider{caps: withLookup, lookup: tc.answer}
+		s := newSend(p, c)
+		claim := newClaim(c, usecase.StepLookup)
+		claim.Doubtful, claim.Age = true, 50*365*24*time.Hour
+		got := s.Do(t.Context(), claim)
+		if got.Status != tc.status || got.FreesOrder != tc.frees || p.charges != 0 {
+			t.Errorf("%s: %s, frees its order %t, %d requests", name, got.Status, got.FreesOrder, p.charges)
+		}
+	}
+}
+
 func TestNothingIsSentWhenTheLeaseIsTooShort(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]func(*usecase.Claim){

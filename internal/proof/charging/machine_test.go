@@ -170,10 +170,14 @@ func (w *world) eventID(at time.Time) uuid.UUID {
 	return id
 }
 
+// oldAge is more than any half window before anything that a walk can reach: PostgreSQL's clock stands still while the
+// model's moves, so that the rows grow old and ids do not.
+const oldAge = 90 * 24 * time.Hour
+
 func (w *world) newCharge(old bool) {
 	at := w.start
 	if old {
-		at = at.Add(-20 * time.Hour)
+		at = at.Add(-oldAge)
 	}
 	id := w.eventID(at)
 	w.oldIDs[id] = old
@@ -256,7 +260,7 @@ func (w *world) restore() {
 	for _, id := range w.ids[w.savedAt:] {
 		at := w.start
 		if w.oldIDs[id] {
-			at = at.Add(-20 * time.Hour)
+			at = at.Add(-oldAge)
 		}
 		w.model.add(id, w.oldIDs[id], at)
 	}

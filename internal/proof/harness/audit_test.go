@@ -142,3 +142,27 @@ func TestARunThatInjectedNothingIsRed(t *testing.T) {
 		t.Error("a run without any fault proves nothing and is green")
 	}
 }
+
+func TestARunWhoseProcessesOrTablesGrowIsRed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		usage func(i int) usage
+		size  func(i int) float64
+		flat  bool
+	}{
+		"flat":          {func(i int) usage { return usage{50 + float64(i%3), 40, 100} }, func(int) float64 { return 300 }, true},
+		"memory grows":  {func(i int) usage { return usage{50 + float64(i), 40, 100} }, func(int) float64 { return 300 }, false},
+		"files grow":    {func(i int) usage { return usage{50, 40 + i, 100} }, func(int) float64 { return 300 }, false},
+		"a table grows": {func(int) usage { return usage{50, 40, 100} }, func(i int) float64 { return 300 + 10*float64(i) }, false},
+	} {
+		r, _ := world()
+		r.o.Duration = time.Hour
+		for i := range 60 {
+			r.book.took(tc.usage(i))
+			r.book.sizes = append(r.book.sizes, sizes{perRow: map[string]float64{"charge": tc.size(i)}})
+		}
+		if reasons := r.grewTooMuch(); (len(reasons) == 0) != tc.flat {
+			t.Errorf("%s: %v", name, reasons)
+		}
+	}
+}

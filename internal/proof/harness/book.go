@@ -29,6 +29,7 @@ type book struct {
 	counters   map[string]float64 // of processes that are gone
 	live       map[int]map[string]float64
 	usage      []usage
+	sizes      []sizes
 }
 
 func newBook(out io.Writer) *book {

@@ -19,6 +19,8 @@ type Options struct {
 	Kafka string
 	// Rate is how many events are produced each second.
 	Rate int
+	// Calm is how much longer than usual processes live and dependencies stay whole; 1 is usual.
+	Calm int
 	// Quick is the short form for one mutant: fixed faults, and short leases and windows.
 	Quick bool
 	// Mutant is what the processes are, empty for the service as it is.

@@ -48,6 +48,17 @@ func (r *rig) didNothing() (reasons []string) {
 	return reasons
 }
 
+// grewTooMuch says what did not stay flat, in a run that is long enough.
+func (r *rig) grewTooMuch() []string {
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	_, reasons := r.book.growth()
+	if r.o.Duration < growthFrom {
+		return nil
+	}
+	return reasons
+}
+
 func (r *rig) badStops() (reasons []string) {
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
@@ -111,7 +122,10 @@ func (r *rig) report(f *facts, found findings) string {
 	line("looks at live invariants %d", r.looks.Load())
 	line("leases that ran out      %.0f, fenced writes %.0f, rebalances %.0f, failed commits %.0f (as far as seen before deaths)",
 		r.book.sum("billing_leases_expired_total"), r.book.sum("billing_fenced_writes_total"), r.book.sum("billing_kafka_rebalances_total"), r.book.sum("billing_kafka_commit_failures_total"))
-	line("%s", r.book.resources())
+	grown, _ := r.book.growth()
+	for _, l := range grown {
+		line("%s", l)
+	}
 	line("findings                 %s", found.String())
 	return s.String()
 }
@@ -125,23 +139,6 @@ func (b *book) sum(prefix string) (total float64) {
 		}
 	}
 	return total
-}
-
-// resources compares the first with the last third of the run, for processes of the same age.
-func (b *book) resources() string {
-	if len(b.usage) < 30 {
-		return "memory and files          too few samples"
-	}
-	third := len(b.usage) / 3
-	most := func(all []usage) (m usage) {
-		for _, u := range all {
-			m.rssMiB, m.files, m.goroutines = max(m.rssMiB, u.rssMiB), max(m.files, u.files), max(m.goroutines, u.goroutines)
-		}
-		return m
-	}
-	first, last := most(b.usage[:third]), most(b.usage[len(b.usage)-third:])
-	return fmt.Sprintf("largest process          first third %.0f MiB, %d files, %d goroutines; last third %.0f MiB, %d files, %d goroutines",
-		first.rssMiB, first.files, first.goroutines, last.rssMiB, last.files, last.goroutines)
 }
 
 func list(m map[string]int) string {

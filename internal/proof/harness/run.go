@@ -74,11 +74,12 @@ func (r *rig) full(ctx context.Context) error {
 	}
 	r.onClose(removeTokens)
 	r.tokens, r.poster = tokens, newPoster(r)
+	calm := time.Duration(max(r.o.Calm, 1))
 	for i := range 3 {
-		r.addPod(fmt.Sprintf("pod-%d", i+1), "", 13*time.Second, point.Consumer())
+		r.addPod(fmt.Sprintf("pod-%d", i+1), "", 13*time.Second*calm, point.Consumer())
 	}
 	for i := range 3 {
-		r.addPod(fmt.Sprintf("worker-%d", i+1), "charger,relay", 2500*time.Millisecond, point.Worker())
+		r.addPod(fmt.Sprintf("worker-%d", i+1), "charger,relay", 2500*time.Millisecond*calm, point.Worker())
 	}
 	chaos, stop := context.WithTimeout(ctx, r.o.Duration)
 	defer stop()
@@ -94,11 +95,14 @@ func (r *rig) full(ctx context.Context) error {
 		group.Go(func() error { return p.live(chaos) })
 	}
 	if !r.o.Idle {
-		group.Go(func() error { return r.breakThings(chaos, rand.New(rand.NewPCG(r.o.Seed, 3)), 2500*time.Millisecond) })
+		group.Go(func() error {
+			return r.breakThings(chaos, rand.New(rand.NewPCG(r.o.Seed, 3)), 2500*time.Millisecond*calm)
+		})
 	}
 	group.Go(func() error { r.poster.run(chaos, 10); return nil })
 	group.Go(func() error { return r.copyLate(chaos) })
 	group.Go(func() error { r.progress(chaos); return nil })
+	group.Go(func() error { r.measure(chaos); return nil })
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -126,7 +130,7 @@ func (r *rig) copyLate(ctx context.Context) error {
 
 func (r *rig) progress(ctx context.Context) {
 	for ctx.Err() == nil {
-		sleep(ctx, 15*time.Second)
+		sleep(ctx, max(15*time.Second, r.o.Duration/100))
 		charges, _ := r.count(ctx, "SELECT count(*) FROM charge WHERE status <> 'requested'") // away now and then
 		stats := r.sim.Stats()
 		r.book.mu.Lock()
@@ -160,7 +164,7 @@ func (r *rig) drained(ctx context.Context) bool {
 
 // conclude drains, audits, restores the copy, audits again, and says what was proved.
 func (r *rig) conclude(ctx context.Context) (Verdict, error) {
-	limit := 3 * time.Minute
+	limit := 3*time.Minute + r.o.Duration/5 // what came in while everything was broken waits, too
 	if r.o.Quick {
 		limit = 25 * time.Second
 	}
@@ -181,6 +185,7 @@ func (r *rig) conclude(ctx context.Context) (Verdict, error) {
 	}
 	report := r.report(facts, found)
 	v.Reasons = append(v.Reasons, r.badStops()...)
+	v.Reasons = append(v.Reasons, r.grewTooMuch()...)
 	if !r.o.Quick || r.o.Idle {
 		v.Reasons = append(v.Reasons, r.didNothing()...)
 	}
@@ -262,7 +267,7 @@ func (r *rig) restore(ctx context.Context) (findings, error) {
 	if r.poster != nil {
 		r.poster.repeatAll(ctx)
 	}
-	limit := 5 * time.Minute
+	limit := 5*time.Minute + r.o.Duration/5
 	if r.o.Quick {
 		limit = 20 * time.Second
 	}

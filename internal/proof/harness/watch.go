@@ -13,16 +13,6 @@ import (
 	"billing/internal/testkit"
 )
 
-// usage is what one process took at one moment.
-type usage struct {
-	at         time.Time
-	process    int
-	age        time.Duration
-	rssMiB     float64
-	files      int
-	goroutines int
-}
-
 // scrape reads the counters of a process until it ends, and what it takes of the machine.
 func (r *rig) scrape(number int, process *testkit.Process, p *pod) {
 	r.wait.Go(func() {
@@ -37,7 +27,6 @@ func (r *rig) scrape(number int, process *testkit.Process, p *pod) {
 		if err != nil {
 			return // it died young, or its start was held up
 		}
-		started := time.Now()
 		client := &http.Client{Timeout: 800 * time.Millisecond}
 		defer client.CloseIdleConnections()
 		ticker := time.NewTicker(700 * time.Millisecond)
@@ -45,10 +34,7 @@ func (r *rig) scrape(number int, process *testkit.Process, p *pod) {
 		for {
 			if values, err := metrics(client, addr); err == nil {
 				r.book.scraped(number, values)
-				r.book.took(usage{
-					at: time.Now(), process: number, age: time.Since(started), rssMiB: rss(process.Pid()), files: openFiles(process.Pid()),
-					goroutines: int(values["go_goroutines"]),
-				})
+				r.book.took(usage{rssMiB: rss(process.Pid()), files: openFiles(process.Pid()), goroutines: int(values["go_goroutines"])})
 			}
 			select {
 			case <-process.Done():

@@ -204,6 +204,37 @@ func TestSecondEventReadAgainWaitsForWhatBecomesOfTheFirst(t *testing.T) {
 	}
 }
 
+// Of two second events the lost history had refused one and charged the other. Both are looked up; the one that is unknown waits
+// for a person without holding the order, and can never be sent beside the other.
+func TestEachSecondEventReadAgainIsLookedUp(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	b.charge(t, "o-1", domain.StatusDeclined, domain.Declined)
+	b.orders.below = 100
+	refusedOne, charged := event("o-1"), event("o-1")
+	want(t, b.orders.take(t, refusedOne), 1, 0)
+	unknown := b.claim(t)
+	if !unknown.Doubtful || unknown.Step != usecase.StepLookup {
+		t.Fatalf("claimed %+v, want a look-up", unknown)
+	}
+	report, err := b.settle.Do(t.Context(), []usecase.Settlement{{
+		EventID: unknown.EventID, Attempt: unknown.Attempt, LastOutcome: domain.Unknown, Status: domain.StatusParked, FreesOrder: true,
+		Reason: string(domain.ParkHistoryLost), Order: unknown.Order, Traceparent: trace,
+		Announcement: &domain.Announcement{ID: newID(), Type: domain.StatusParked.Announcement(), Charge: unknown.EventID, Order: unknown.Order, Version: 1},
+	}})
+	if err != nil || report.Fenced != 0 {
+		t.Fatalf("park: %+v, %v", report, err)
+	}
+	want(t, b.orders.take(t, charged), 1, 0)
+	if c := b.claim(t); !c.Doubtful || !b.conclude(t, c, domain.StatusSucceeded, domain.Succeeded) {
+		t.Fatalf("claimed %+v, want a look-up", c)
+	}
+	refusedWith(t, b.operate(notFound()).Retry(t.Context(), unknown.EventID, somebody), "another charge")
+	b.orders.below = 0
+	want(t, b.orders.take(t, event("o-1")), 0, 1)
+	b.sound(t)
+}
+
 func TestRereadEventStartsAsSentAtItsTime(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

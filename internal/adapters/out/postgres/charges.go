@@ -45,7 +45,7 @@ func scanClaim(row pgx.CollectableRow) (usecase.Claim, error) {
 	)
 	err := row.Scan(&c.EventID, &c.Order.OrderID, &c.Order.CustomerID, &c.Order.Amount.Minor, &c.Order.Amount.Currency,
 		&c.Request, &c.Traceparent, &c.Attempt, &c.Step, &c.LastOutcome, &c.Version, &c.Tries, &c.Journaled, &c.Stamped,
-		&c.Reclaimed, &c.HistoryLost, &postFor, &age, &pendingFor, &pending, &c.Now)
+		&c.Reclaimed, &c.HistoryLost, &postFor, &age, &pendingFor, &pending, &c.Doubtful, &c.Now)
 	c.PostFor, c.Age = seconds(postFor), seconds(age)
 	if pending {
 		c.PendingFor = max(seconds(pendingFor), 1)
@@ -92,7 +92,7 @@ func settleArgs(batch []usecase.Settlement) []any {
 		outcomes, refs, types, topics       = make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
 		last, codes, details, stats, reason = make([]*string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 		delays                              = make([]float64, n)
-		clears, pendings                    = make([]bool, n), make([]bool, n)
+		clears, pendings, frees             = make([]bool, n), make([]bool, n), make([]bool, n)
 		keys, values, traces                = make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	)
 	for i := range batch {
@@ -106,7 +106,7 @@ func settleArgs(batch []usecase.Settlement) []any {
 		}
 		codes[i], details[i], refs[i] = b.Code, b.Detail, b.ProviderRef
 		stats[i], reason[i], delays[i] = string(b.Status), b.Reason, b.Delay.Seconds()
-		clears[i], pendings[i] = b.ClearStamp, b.Pending
+		clears[i], pendings[i], frees[i] = b.ClearStamp, b.Pending, b.FreesOrder
 		if a := b.Announcement; a != nil {
 			announcements[i], types[i], topics[i] = &a.ID, &a.Type, &b.Message.Topic
 			keys[i], values[i], traces[i] = b.Message.Key, b.Message.Value, traceHeader(b.Message.Headers)
@@ -114,7 +114,7 @@ func settleArgs(batch []usecase.Settlement) []any {
 	}
 	return []any{
 		ids, attempts, outcomes, last, https, codes, details, refs, stats, reason, delays, clears, pendings,
-		announcements, types, topics, keys, values, traces,
+		announcements, types, topics, keys, values, traces, frees,
 	}
 }
 

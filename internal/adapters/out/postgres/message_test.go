@@ -164,3 +164,16 @@ func TestMessagesComeInTheOrderTheyWereWritten(t *testing.T) {
 		}
 	}
 }
+
+func TestAClaimOfLargeMessagesStaysSmall(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.db.Exec(t, `INSERT INTO outbox (channel, event_type, topic, payload) SELECT 'kafka', 'DeadLetter', 'letters', decode(repeat('00', 7 << 20), 'hex') FROM generate_series(1, 3)`)
+	e.db.Exec(t, `INSERT INTO outbox (channel, event_type, topic, payload) VALUES ('kafka', 'DeadLetter', 'letters', NULL), ('kafka', 'DeadLetter', 'letters', decode(repeat('00', 20 << 20), 'hex'))`)
+	for i, want := range []int{2, 2, 1} { // two of 7 MiB; the third with the empty one; one that is larger than any claim may be, alone
+		messages, err := e.store.ClaimMessages(t.Context(), 10, lease)
+		if err != nil || len(messages) != want {
+			t.Fatalf("claim %d: %d messages, want %d: %v", i+1, len(messages), want, err)
+		}
+	}
+}

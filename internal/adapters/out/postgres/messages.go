@@ -15,9 +15,12 @@ var (
 	releaseMessagesSQL = statement("release_messages")
 )
 
+// maxClaimBytes bounds the payloads that a publisher has in memory: a thousand dead letters can be a gigabyte.
+const maxClaimBytes = 16 << 20
+
 // ClaimMessages implements usecase.MessageQueue.
 func (s *Store) ClaimMessages(ctx context.Context, n int, lease time.Duration) ([]usecase.OutboxMessage, error) {
-	rows, err := s.pool.Query(ctx, claimMessagesSQL, n, lease.Seconds())
+	rows, err := s.pool.Query(ctx, claimMessagesSQL, n, lease.Seconds(), maxClaimBytes)
 	if err != nil {
 		return nil, wrap("claim messages", err)
 	}

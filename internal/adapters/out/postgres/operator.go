@@ -7,6 +7,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"billing/internal/core/domain"
 	"billing/internal/core/usecase"
@@ -148,6 +149,9 @@ func moveCharge(ctx context.Context, tx pgx.Tx, c usecase.ChargeState, m usecase
 		announcement, m.Message.Topic, m.Message.Key, m.Message.Value, traceHeader(m.Message.Headers)).Scan(&complete)
 	if err == nil && !complete {
 		return fmt.Errorf("charge %s has no provider row to retry", c.EventID)
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.ConstraintName == "charge_order_key" {
+		return &usecase.RefusedError{Why: fmt.Sprintf("order %s has another charge by now: see billing charges list --order", c.Order.OrderID)}
 	}
 	return wrap("write the move", err)
 }

@@ -31,6 +31,7 @@ func run() int {
 	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "decides what is broken when")
 	flag.StringVar(&o.Kafka, "kafka", "apache", "apache or kfake")
 	flag.IntVar(&o.Rate, "rate", 260, "events each second")
+	flag.IntVar(&o.Calm, "calm", 1, "how much longer than usual processes live and dependencies stay whole")
 	flag.BoolVar(&o.Idle, "idle", false, "inject nothing: the run has to fail")
 	flag.BoolVar(&o.Quick, "quick", false, "the short form that each mutant gets, for the service as it is")
 	flag.StringVar(&o.Logs, "logs", "", "an existing folder for the logs of all processes")

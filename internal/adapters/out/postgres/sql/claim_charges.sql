@@ -55,5 +55,5 @@ SELECT event_id, order_id, customer_id, amount_minor, currency, payload,
        extract(epoch FROM coalesce(first_sent_at, now) + make_interval(secs => $4::float8) - now)::float8 AS post_for,
        extract(epoch FROM now - coalesce(first_sent_at, now))::float8 AS age,
        extract(epoch FROM now - coalesce(pending_since, now))::float8 AS pending_for,
-       pending_since IS NOT NULL AS pending, now
+       pending_since IS NOT NULL AS pending, coalesce(first_sent_at = 'epoch', false) AS doubtful, now
   FROM facts

@@ -1,9 +1,12 @@
--- Leases due messages of the Kafka channel, oldest first.
--- $1 limit $2 lease in seconds
-WITH due AS (
-    SELECT id, status FROM outbox
+-- Leases due messages of the Kafka channel, oldest first: as many as fit into the bytes, at least one.
+-- $1 limit $2 lease in seconds $3 bytes
+WITH locked AS (
+    SELECT id, status, run_at, coalesce(octet_length(payload), 0) AS size FROM outbox
      WHERE channel = 'kafka' AND run_at <= statement_timestamp()
      ORDER BY run_at LIMIT $1 FOR UPDATE SKIP LOCKED
+), due AS (
+    SELECT id, status FROM (SELECT id, status, size, sum(size) OVER (ORDER BY run_at, id) AS upto FROM locked) l
+     WHERE upto <= $3 OR upto = size
 ), leased AS (
     UPDATE outbox o SET status = 'PUBLISHING', attempt = o.attempt + 1, run_at = clock_timestamp() + make_interval(secs => $2::float8)
       FROM due WHERE o.id = due.id

@@ -2,7 +2,7 @@
 -- rows of all. Answers the charges whose claim held.
 -- $1 event ids $2 attempts $3 outcomes $4 last outcomes $5 http statuses $6 codes $7 details $8 provider refs
 -- $9 statuses $10 reasons $11 delays in seconds $12 clear stamp $13 pending
--- $14 announcement ids $15 types $16 topics $17 keys $18 values $19 traceparents
+-- $14 announcement ids $15 types $16 topics $17 keys $18 values $19 traceparents $20 gives the order back
 WITH r AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS event_id, unnest($2::int[]) AS attempt, unnest($3::text[]) AS outcome,
            unnest($4::text[]) AS last_outcome, unnest($5::int[]) AS http_status, unnest($6::text[]) AS code,
@@ -10,7 +10,7 @@ WITH r AS MATERIALIZED (
            unnest($10::text[]) AS reason, unnest($11::float8[]) AS delay, unnest($12::boolean[]) AS clear_stamp,
            unnest($13::boolean[]) AS pending, unnest($14::uuid[]) AS announcement_id, unnest($15::text[]) AS type,
            unnest($16::text[]) AS topic, unnest($17::bytea[]) AS msg_key, unnest($18::bytea[]) AS payload,
-           unnest($19::bytea[]) AS traceparent
+           unnest($19::bytea[]) AS traceparent, unnest($20::boolean[]) AS frees_order
 ), journal AS (
     UPDATE charge_attempt a
        SET outcome = r.outcome, finished_at = clock_timestamp(), http_status = nullif(r.http_status, 0),
@@ -32,7 +32,7 @@ WITH r AS MATERIALIZED (
       FROM held h WHERE o.id = h.id AND h.status IN ('requested', 'parked')
 ), moved AS (
     UPDATE charge c
-       SET status = h.status, holds_order = h.status <> 'declined', last_outcome = h.last_outcome, reason = nullif(h.reason, ''),
+       SET status = h.status, holds_order = h.status <> 'declined' AND NOT h.frees_order, last_outcome = h.last_outcome, reason = nullif(h.reason, ''),
            provider_ref = coalesce(h.provider_ref, c.provider_ref),
            first_sent_at = CASE WHEN h.clear_stamp THEN NULL ELSE c.first_sent_at END,
            provider_account = CASE WHEN h.clear_stamp AND NOT EXISTS (
