@@ -74,12 +74,12 @@ func (r *rig) full(ctx context.Context) error {
 	}
 	r.onClose(removeTokens)
 	r.tokens, r.poster = tokens, newPoster(r)
-	calm := time.Duration(max(r.o.Calm, 1))
+	calm := func(d time.Duration) time.Duration { return d * time.Duration(max(r.o.Calm, 1)) }
 	for i := range 3 {
-		r.addPod(fmt.Sprintf("pod-%d", i+1), "", 13*time.Second*calm, point.Consumer())
+		r.addPod(fmt.Sprintf("pod-%d", i+1), "", calm(13*time.Second), point.Consumer())
 	}
 	for i := range 3 {
-		r.addPod(fmt.Sprintf("worker-%d", i+1), "charger,relay", 2500*time.Millisecond*calm, point.Worker())
+		r.addPod(fmt.Sprintf("worker-%d", i+1), "charger,relay", calm(2500*time.Millisecond), point.Worker())
 	}
 	chaos, stop := context.WithTimeout(ctx, r.o.Duration)
 	defer stop()
@@ -96,7 +96,7 @@ func (r *rig) full(ctx context.Context) error {
 	}
 	if !r.o.Idle {
 		group.Go(func() error {
-			return r.breakThings(chaos, rand.New(rand.NewPCG(r.o.Seed, 3)), 2500*time.Millisecond*calm)
+			return r.breakThings(chaos, rand.New(rand.NewPCG(r.o.Seed, 3)), calm(2500*time.Millisecond))
 		})
 	}
 	group.Go(func() error { r.poster.run(chaos, 10); return nil })
