@@ -28,7 +28,7 @@ import (
 
 const (
 	topic = "billing.charge-results"
-	batch = 500
+	batch = 1000 // what the service claims at once
 )
 
 func main() { os.Exit(run()) }
