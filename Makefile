@@ -40,7 +40,7 @@ test: ## Run all tests on real PostgreSQL and Apache Kafka
 	$(WITH) $(GO) test -race -shuffle=on -count=1 -parallel 6 -timeout 20m ./...
 
 .PHONY: check
-check: test lint generated check-deploy ## Everything that CI runs
+check: test lint generated check-deploy ## What CI runs before the proof (crash DURATION=3m, mutants)
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Lint with the pinned golangci-lint

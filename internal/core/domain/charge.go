@@ -54,7 +54,7 @@ const (
 	ParkOutcomeUnknown  ParkReason = "outcome_unknown"  // the key window is over and nobody can say whether it was charged
 	ParkPendingTooLong  ParkReason = "pending_too_long" // accepted by the provider and not final within the limit
 	ParkProviderChanged ParkReason = "provider_changed" // sent for another provider account
-	ParkHistoryLost     ParkReason = "history_lost"     // the database was restored and there is no look-up to ask
+	ParkHistoryLost     ParkReason = "history_lost"     // the database was restored, and there is no look-up to ask or the provider does not know it
 )
 
 // Charge is a sum to collect exactly once. Its id is the EventID.

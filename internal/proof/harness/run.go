@@ -153,6 +153,18 @@ func (r *rig) drain(ctx context.Context, limit time.Duration) {
 	r.book.say("NOT drained within %s", limit)
 }
 
+// patience is how long what is left may take: what came in while everything was broken waits, too. Of a mutant nothing good is
+// expected, while the service as it is may run beside many others.
+func (r *rig) patience(full time.Duration) time.Duration {
+	switch {
+	case !r.o.Quick:
+		return full + r.o.Duration/5
+	case r.o.Mutant == "":
+		return time.Minute
+	}
+	return 25 * time.Second
+}
+
 func (r *rig) drained(ctx context.Context) bool {
 	var out findings
 	if err := r.judgePositions(ctx, &out); err != nil || out.total() > 0 {
@@ -164,11 +176,7 @@ func (r *rig) drained(ctx context.Context) bool {
 
 // conclude drains, audits, restores the copy, audits again, and says what was proved.
 func (r *rig) conclude(ctx context.Context) (Verdict, error) {
-	limit := 3*time.Minute + r.o.Duration/5 // what came in while everything was broken waits, too
-	if r.o.Quick {
-		limit = 25 * time.Second
-	}
-	r.drain(ctx, limit)
+	r.drain(ctx, r.patience(3*time.Minute))
 	facts, err := r.gather(ctx)
 	if err != nil {
 		return Verdict{}, err
@@ -267,11 +275,7 @@ func (r *rig) restore(ctx context.Context) (findings, error) {
 	if r.poster != nil {
 		r.poster.repeatAll(ctx)
 	}
-	limit := 5*time.Minute + r.o.Duration/5
-	if r.o.Quick {
-		limit = 20 * time.Second
-	}
-	r.drain(ctx, limit)
+	r.drain(ctx, r.patience(5*time.Minute))
 	facts, err := r.gather(ctx)
 	if err != nil {
 		return findings{}, err

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,8 +79,31 @@ func runOnce(ctx context.Context, o harness.Options) (err error) {
 	return nil
 }
 
-// runMutants runs the service as it is, which has to be green, one run that injects nothing, which has to
-// be red, and every mutant, which has to be red, too.
+// tries is how many seeds a mutant gets to be noticed: what it does wrong needs its moment, and a drill is short.
+const tries = 3
+
+// line is one line of the table of mutants.
+type line struct {
+	name    string
+	options harness.Options
+	red     bool // what it has to be
+}
+
+// table lists the service as it is, which has to be green, a run that injects nothing, which has to be red, and the mutants, which
+// have to be red, too. only names some of them.
+func table(o harness.Options, only string) (lines []line) {
+	idle := o
+	idle.Idle = true
+	lines = append(lines, line{"none", o, false}, line{"idle", idle, true})
+	for _, m := range mutants.All() {
+		mutated := o
+		mutated.Mutant = m.Name
+		lines = append(lines, line{m.Name, mutated, true})
+	}
+	return slices.DeleteFunc(lines, func(l line) bool { return only != "" && !strings.Contains(","+only+",", ","+l.name+",") })
+}
+
+// runMutants runs the table, several lines at once.
 func runMutants(ctx context.Context, o harness.Options, only string, side int) (err error) {
 	binary, remove, err := harness.Build(ctx, true)
 	if err != nil {
@@ -93,51 +117,35 @@ func runMutants(ctx context.Context, o harness.Options, only string, side int) (
 	defer func() { err = errors.Join(err, server.Close()) }()
 	o.Quick, o.Rate, o.Out = true, 150, io.Discard
 	var (
-		mu    sync.Mutex
-		wrong []string
-		red   int
+		mu         sync.Mutex
+		wrong      []string
+		red, count int
 	)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(side)
-	try := func(o harness.Options, name string, wantRed bool) {
+	for _, l := range table(o, only) {
 		group.Go(func() error {
 			start := time.Now()
-			v, err := harness.Run(ctx, server, binary, o)
+			reasons, runs, err := l.try(ctx, server, binary)
 			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+				return fmt.Errorf("%s: %w", l.name, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			colour, why := "green", ""
-			if len(v.Reasons) > 0 {
-				colour, why = "red", v.Reasons[0]
+			if len(reasons) > 0 {
+				colour, why = "red", reasons[0]
 			}
-			if (colour == "red") != wantRed {
-				wrong = append(wrong, name+" is "+colour+"\n    "+strings.Join(v.Reasons, "\n    "))
-			} else if wantRed && o.Mutant != "" {
-				red++
+			if l.options.Mutant != "" {
+				count++
+				red += min(len(reasons), 1)
 			}
-			fmt.Printf("%-28s %-5s %5.1fs  %s\n", name, colour, time.Since(start).Seconds(), why)
+			if (colour == "red") != l.red {
+				wrong = append(wrong, l.name+" is "+colour+"\n    "+strings.Join(reasons, "\n    "))
+			}
+			fmt.Printf("%-28s %-5s %5.1fs in %d runs  %s\n", l.name, colour, time.Since(start).Seconds(), runs, why)
 			return nil
 		})
-	}
-	wanted := func(name string) bool { return only == "" || strings.Contains(","+only+",", ","+name+",") }
-	if wanted("none") {
-		try(o, "none", false)
-	}
-	idle := o
-	idle.Idle = true
-	if wanted("idle") {
-		try(idle, "idle", true)
-	}
-	count := 0
-	for _, m := range mutants.All() {
-		if wanted(m.Name) {
-			count++
-			mutated := o
-			mutated.Mutant = m.Name
-			try(mutated, m.Name, true)
-		}
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -147,4 +155,19 @@ func runMutants(ctx context.Context, o harness.Options, only string, side int) (
 		return errors.New("the proof does not hold: " + strings.Join(wrong, "\n"))
 	}
 	return nil
+}
+
+// try runs a line until it is red, a mutant with several seeds and the service as it is with one, and returns why it is red.
+func (l line) try(ctx context.Context, server *harness.Server, binary string) (reasons []string, runs int, err error) {
+	o := l.options
+	for len(reasons) == 0 && (runs == 0 || l.red && runs < tries) {
+		v, err := harness.Run(ctx, server, binary, o)
+		if err != nil {
+			return nil, runs, err
+		}
+		reasons = v.Reasons
+		runs++
+		o.Seed++
+	}
+	return reasons, runs, nil
 }
