@@ -50,7 +50,7 @@ const (
 )
 
 // AheadOf is how many claims may wait for that many senders of a fast provider.
-func AheadOf(concurrency int) int { return 2 * concurrency }
+func AheadOf(concurrency int) int { return 4 * concurrency }
 
 // ChargerObserver is told what the charger does, for the metrics at the edge.
 type ChargerObserver interface {
