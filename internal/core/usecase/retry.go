@@ -27,8 +27,12 @@ type RetryPlan struct {
 	Delays []time.Duration
 }
 
-// Message builds the message for the retry topic, or returns false when no delay is left. A plan that
-// became shorter ends earlier and one that became longer goes on: the message carries only its count.
+// maxRetryBytes is what a retry message may hold. Brokers take a little more than 1 MiB unless they are told otherwise; one
+// that took a larger message the first time may not take it with five headers more, and would refuse it for ever.
+const maxRetryBytes = 1_000_000
+
+// Message builds the message for the retry topic, or returns false when no delay is left, or when it is too large for a
+// broker: its dead letter is not, because its copy in Kafka then only points to it. A plan that became shorter ends earlier and one that became longer goes on: the message carries only its count.
 func (p RetryPlan) Message(d Delivery, group string) (OutboxMessage, bool) {
 	if d.Retries >= len(p.Delays) {
 		return OutboxMessage{}, false
@@ -47,6 +51,13 @@ func (p RetryPlan) Message(d Delivery, group string) (OutboxMessage, bool) {
 		Header{HeaderRetryTimestamp, []byte(d.Origin.Time.UTC().Format("2006-01-02T15:04:05.000Z07:00"))},
 		Header{HeaderRetryCount, []byte(strconv.Itoa(d.Retries + 1))},
 	)
+	size := len(d.Message.Key) + len(d.Message.Value)
+	for _, h := range headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	if size > maxRetryBytes {
+		return OutboxMessage{}, false
+	}
 	return OutboxMessage{
 		EventType: "Retry", Topic: RetryTopic(d.Origin.Topic, group), Key: d.Message.Key, Value: d.Message.Value,
 		Headers: headers, EventID: d.EventID, Delay: p.Delays[d.Retries],
