@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof" // it registers itself at the default mux, which is served nowhere
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,7 +56,7 @@ func (o Ops) Run(ctx context.Context) error {
 func (o Ops) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(o.Log.Handler(), slog.LevelError),
+		ErrorLog:            scrapeLog{o.Log},
 		ErrorHandling:       promhttp.ContinueOnError, // one broken collector must not hide the others
 		MaxRequestsInFlight: 4,
 		Timeout:             10 * time.Second,
@@ -62,6 +64,25 @@ func (o Ops) Handler() http.Handler {
 	mux.HandleFunc("GET /livez", o.livez)
 	mux.HandleFunc("GET /readyz", o.readyz)
 	return mux
+}
+
+// scrapeLog hears of what goes wrong with a scrape. A scraper that went away is nobody's error, and it would be one for each
+// family of metrics.
+type scrapeLog struct{ log *slog.Logger }
+
+// Println implements promhttp.Logger.
+func (l scrapeLog) Println(v ...any) {
+	for _, part := range v {
+		if err, ok := part.(error); ok && scraperGone(err) {
+			return
+		}
+	}
+	l.log.Error("metrics cannot be shown in full", "error", strings.TrimSpace(fmt.Sprintln(v...)))
+}
+
+func scraperGone(err error) bool {
+	_, network := errors.AsType[*net.OpError](err)
+	return network || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, http.ErrHandlerTimeout) || errors.Is(err, context.Canceled)
 }
 
 type loopJSON struct {

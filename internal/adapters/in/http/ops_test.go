@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	httpin "billing/internal/adapters/in/http"
 	"billing/internal/observe"
@@ -283,5 +284,32 @@ func TestServerUsesTheListenerItWasGiven(t *testing.T) {
 	stop()
 	if err := <-result; err != nil {
 		t.Errorf("stopped with %v", err)
+	}
+}
+
+func TestAScraperThatWentAwayIsNobodysError(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	observe.New(registry, observe.BuildInfo{}, "acme")
+	var log strings.Builder
+	ops := newOps()
+	ops.Log = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, leave := context.WithCancel(t.Context())
+	gathered := make(chan struct{})
+	ops.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		leave()
+		<-gathered
+		return registry.Gather()
+	})
+	rec := httptest.NewRecorder()
+	ops.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil))
+	close(gathered)
+	if rec.Code != http.StatusServiceUnavailable {
+		t.Errorf("answered %d", rec.Code)
+	}
+	ops.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, errors.New("a collector is broken") })
+	get(t, ops.Handler(), http.MethodGet, "/metrics")
+	if lines := strings.TrimSpace(log.String()); strings.Count(lines, "\n") != 0 || !strings.Contains(lines, "a collector is broken") {
+		t.Errorf("logged:\n%s", lines)
 	}
 }
