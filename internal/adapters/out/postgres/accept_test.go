@@ -213,6 +213,9 @@ func TestEachSecondEventReadAgainIsLookedUp(t *testing.T) {
 	b.orders.below = 100
 	refusedOne, charged := event("o-1"), event("o-1")
 	want(t, b.orders.take(t, refusedOne), 1, 0)
+	if stats, err := b.store.Stats(t.Context(), keyWindow); err != nil || !stats.NearestDeadline.IsZero() {
+		t.Errorf("a key that is never used has a deadline: %s, %v", stats.NearestDeadline, err)
+	}
 	unknown := b.claim(t)
 	if !unknown.Doubtful || unknown.Step != usecase.StepLookup {
 		t.Fatalf("claimed %+v, want a look-up", unknown)
