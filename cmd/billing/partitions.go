@@ -32,9 +32,9 @@ known events are only duplicates. Orders that the log no longer holds must come 
 		newPartitionActionCommand(environ, usecase.SkipRecords, "Pass over records that cannot be read",
 			`skip lets a partition go on that was halted by records that cannot be read: a damaged batch, or a
 compression that this version does not know. The reason of the halt names the offset at which the batch
-ends; --to is the offset behind it. What is passed over is never read, also not after a rebalance or a
-restart: the orders in it must come another way. The topic's own tools (kafka-dump-log, another consumer)
-can tell what is in it.`),
+ends; --to is the offset behind it. What is passed over is not read again after a rebalance or a restart,
+as long as the group keeps its offset: the orders in it must come another way. The topic's own tools
+(kafka-dump-log, another consumer) can tell what is in it.`),
 	)
 	return cmd
 }

@@ -279,10 +279,11 @@ func TestPartitionActions(t *testing.T) {
 		"halted partition is released":          {row{halted: "flood", next: 5}, usecase.ReleasePartition, 0, row{next: 5}, ""},
 		"running partition is not released":     {row{next: 5}, usecase.ReleasePartition, 0, row{}, "not halted"},
 		"gap is not released":                   {row{gap: "g", halted: "g", next: 5}, usecase.ReleasePartition, 0, row{}, "accept-gap"},
-		"corrupt records are passed over":       {row{halted: "corrupt", next: 5}, usecase.SkipRecords, 9, row{next: 5, skipped: "[{5 9}]"}, ""},
+		"corrupt records are passed over":       {row{halted: "corrupt records", next: 5}, usecase.SkipRecords, 9, row{next: 5, skipped: "[{5 9}]"}, ""},
 		"a running partition skips nothing":     {row{next: 5}, usecase.SkipRecords, 9, row{}, "not halted"},
 		"a gap is not skipped":                  {row{gap: "g", halted: "g", next: 5}, usecase.SkipRecords, 9, row{}, "accept-gap"},
-		"a skip leads forward":                  {row{halted: "corrupt", next: 5}, usecase.SkipRecords, 5, row{}, "not behind 5"},
+		"a flood is not skipped":                {row{halted: "brake", next: 5}, usecase.SkipRecords, 9, row{}, "can be read"},
+		"a skip leads forward":                  {row{halted: "corrupt records", next: 5}, usecase.SkipRecords, 5, row{}, "not behind 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -328,7 +329,7 @@ func TestSkipsAddUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Next, p.Halted = skip.From, "corrupt"
+		p.Next, p.Halted = skip.From, "corrupt records"
 		if err := b.store.PutPosition(t.Context(), b.orders.src, p); err != nil {
 			t.Fatal(err)
 		}
