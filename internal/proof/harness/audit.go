@@ -74,7 +74,7 @@ func (r *rig) judgeEntries(f *facts, out *findings) {
 func (r *rig) judgeMessage(f *facts, e *entry, at place, declined bool, out *findings) {
 	reason, refused := f.letters[at]
 	_, charged := f.charges[e.Event]
-	_, duplicate := f.duplicates[e.Event]
+	of, duplicate := f.duplicates[e.Event]
 	switch e.Kind {
 	case first, redelivery:
 		if !charged {
@@ -90,7 +90,10 @@ func (r *rig) judgeMessage(f *facts, e *entry, at place, declined bool, out *fin
 			out.add("lost", "the second event %s of order %s is neither duplicate nor charge", e.Event, e.Order)
 		}
 	case secondOther:
-		if reason != "order_already_charged" && (!charged || !declined) {
+		// After a decline an earlier event with this other amount may have taken the order: then this one is its duplicate.
+		c := f.charges[of]
+		same := duplicate && declined && c.order == e.Order && c.amount == e.Amount && c.status != "declined"
+		if reason != "order_already_charged" && (!charged || !declined) && !same {
 			out.add("lost", "the second event %s of order %s with another amount: %q", e.Event, e.Order, reason)
 		}
 	case conflict, malformed:

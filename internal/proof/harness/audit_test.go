@@ -133,6 +133,46 @@ func TestASecondEventMayBeParkedAfterARestoreOnly(t *testing.T) {
 	}
 }
 
+// After a decline the order was taken by an event with another amount; the next one with that amount is its duplicate, and of
+// nothing else.
+func TestASecondOtherAmountMayBeADuplicateOfWhatTookTheOrder(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		amount int64
+		of     string
+		sound  bool
+	}{
+		"of the charge that took the order": {101, "e-3", true},
+		"of the declined charge":            {101, "e-1", false},
+		"of a charge with another amount":   {102, "e-3", false},
+		"of nothing":                        {101, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, f := world()
+			first := f.charges["e-1"]
+			first.status = "declined"
+			f.charges["e-1"] = first
+			f.provider.EffectsByKey["e-1"][0].Status = paysim.Declined
+			f.told["e-1"][0].Type = "ChargeDeclined"
+			taker, again := &entry{Kind: secondOther, Event: "e-3", Order: "o-1", Amount: 101}, &entry{Kind: secondOther, Event: "e-4", Order: "o-1", Amount: tc.amount}
+			f.entries = append(f.entries, taker, again)
+			f.places[taker], f.places[again] = []place{{0, 2}}, []place{{0, 3}}
+			f.charges["e-3"] = charge{order: "o-1", customer: "c", amount: 101, currency: "RUB", status: "succeeded", least: 1, most: 1}
+			effect := paysim.Effect{Key: "e-3", OrderID: "o-1", CustomerID: "c", Amount: 101, Currency: "RUB", Status: paysim.Succeeded}
+			f.provider.EffectsByKey["e-3"] = []paysim.Effect{effect}
+			f.provider.RequestsByKey["e-3"] = 1
+			f.told["e-3"] = []told{{ID: "a-3", Type: "ChargeSucceeded", Order: "o-1", Customer: "c", Source: "e-3", Amount: 101, Currency: "RUB", Version: 1}}
+			if tc.of != "" {
+				f.duplicates["e-4"] = tc.of
+			}
+			if found := r.judge(f, false); (found.total() == 0) != tc.sound {
+				t.Errorf("found %s: %v", found.String(), found.examples)
+			}
+		})
+	}
+}
+
 func TestARunThatInjectedNothingIsRed(t *testing.T) {
 	t.Parallel()
 	r, _ := world()
