@@ -32,7 +32,8 @@ type RetryPlan struct {
 const maxRetryBytes = 1_000_000
 
 // Message builds the message for the retry topic, or returns false when no delay is left, or when it is too large for a
-// broker: its dead letter is not, because its copy in Kafka then only points to it. A plan that became shorter ends earlier and one that became longer goes on: the message carries only its count.
+// broker: its dead letter is not, because its copy in Kafka then only points to it. A plan that became shorter ends earlier
+// and one that became longer goes on: the message carries only its count.
 func (p RetryPlan) Message(d Delivery, group string) (OutboxMessage, bool) {
 	if d.Retries >= len(p.Delays) {
 		return OutboxMessage{}, false
@@ -53,7 +54,7 @@ func (p RetryPlan) Message(d Delivery, group string) (OutboxMessage, bool) {
 	)
 	size := len(d.Message.Key) + len(d.Message.Value)
 	for _, h := range headers {
-		size += len(h.Key) + len(h.Value)
+		size += len(h.Key) + len(h.Value) + 10 // with what frames it: many small headers are large, too
 	}
 	if size > maxRetryBytes {
 		return OutboxMessage{}, false

@@ -11,18 +11,19 @@ func TestARetryIsNoLargerThanABrokerTakes(t *testing.T) {
 	t.Parallel()
 	plan := usecase.RetryPlan{Delays: []time.Duration{time.Minute}}
 	for name, tc := range map[string]struct {
-		value, header int
-		ok            bool
+		value, header, headers int
+		ok                     bool
 	}{
-		"small":            {100, 0, true},
-		"large":            {990_000, 0, true},
-		"too large":        {1_048_000, 0, false},
-		"large by headers": {500_000, 540_000, false},
+		"small":                 {100, 0, 0, true},
+		"large":                 {990_000, 0, 0, true},
+		"too large":             {1_048_000, 0, 0, false},
+		"large by headers":      {500_000, 540_000, 1, false},
+		"large by many headers": {960_000, 0, 30_000, false},
 	} {
 		d := confirmed(0, 1)
 		d.Message.Value = make([]byte, tc.value)
-		if tc.header > 0 {
-			d.Message.Headers = []usecase.Header{{Key: "note", Value: make([]byte, tc.header)}}
+		for range tc.headers {
+			d.Message.Headers = append(d.Message.Headers, usecase.Header{Key: "n", Value: make([]byte, tc.header)})
 		}
 		if _, ok := plan.Message(d, "g"); ok != tc.ok {
 			t.Errorf("%s: to be retried %t, want %t", name, ok, tc.ok)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"billing/internal/adapters/out/payment"
@@ -133,16 +134,13 @@ const fillSQL = `WITH made AS (
 // exec runs a statement that may take minutes.
 func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
-	tx, err := pool.Begin(t.Context())
-	if err == nil {
-		_, err = tx.Exec(t.Context(), "SET LOCAL statement_timeout = 0")
-	}
-	if err == nil {
-		_, err = tx.Exec(t.Context(), sql, args...)
-	}
-	if err == nil {
-		err = tx.Commit(t.Context())
-	}
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "SET LOCAL statement_timeout = 0"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), sql, args...)
+		return err
+	})
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}

@@ -66,7 +66,7 @@ func wrapInFunctions(t *testing.T, pool *pgxpool.Pool) {
 	}{
 		"claim_charges": {"", strings.NewReplacer("$1", strconv.Itoa(claimed), "$2", "30.0", "$3", "'default'", "$4", "43200.0")},
 		"settle_charges": {"uuid[], int[], text[], text[], int[], text[], text[], text[], text[], text[], float8[], boolean[], boolean[], " +
-			"uuid[], text[], text[], bytea[], bytea[], bytea[]", strings.NewReplacer()},
+			"uuid[], text[], text[], bytea[], bytea[], bytea[], boolean[]", strings.NewReplacer()},
 	} {
 		text, err := os.ReadFile("../../adapters/out/postgres/sql/" + name + ".sql")
 		if err != nil {
@@ -101,7 +101,7 @@ func settleArgs(claims []claim) []any {
 	no := make([]bool, n)
 	return []any{
 		ids, attempts, texts("succeeded"), texts("succeeded"), slices.Repeat([]int32{201}, n), texts(""), texts(""), texts("ch_1"), texts("succeeded"), texts(""),
-		make([]float64, n), no, no, ids, texts("ChargeSucceeded"), texts("billing.charge-results"), bytes(20), bytes(400), bytes(55),
+		make([]float64, n), no, no, ids, texts("ChargeSucceeded"), texts("billing.charge-results"), bytes(20), bytes(400), bytes(55), no,
 	}
 }
 
@@ -129,7 +129,7 @@ func measure(t *testing.T, pool *pgxpool.Pool) cost {
 	if err != nil || len(rows) != claimed {
 		t.Fatalf("%d claims: %v", len(rows), err)
 	}
-	plan = explained(t, conn.Conn(), "SELECT bench_settle_charges("+placeholders(19)+")", settleArgs(rows)...)
+	plan = explained(t, conn.Conn(), "SELECT bench_settle_charges("+placeholders(20)+")", settleArgs(rows)...)
 	c.buffers[1], c.took[1] = number(plan, "hit")+number(plan, "read"), number(plan, "run")
 	return c
 }

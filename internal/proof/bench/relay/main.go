@@ -160,7 +160,7 @@ func (s *stand) bareRate(ctx context.Context) (float64, error) {
 		}}
 	}
 	start := time.Now()
-	for chunk := range slices.Chunk(messages, batch) {
+	for chunk := range slices.Chunk(messages, batch/2) { // as the relay publishes them
 		if err := s.bare.WriteMessages(ctx, chunk...); err != nil {
 			return 0, fmt.Errorf("bare writer: %w", err)
 		}
