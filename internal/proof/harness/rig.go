@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"billing/internal/paysim"
+	"billing/internal/proof/mutants"
 	"billing/internal/testkit"
 )
 
@@ -238,6 +239,11 @@ func (r *rig) startDatabase(ctx context.Context) (err error) {
 	// The processes run with the rights that they have where they are deployed.
 	if _, err = r.pool.Exec(ctx, "CREATE ROLE "+r.dbName+" LOGIN IN ROLE billing_app"); err != nil {
 		return fmt.Errorf("make the service's login: %w", err)
+	}
+	if r.o.Mutant == mutants.OrderNotUnique { // what the login may not do
+		if _, err := r.pool.Exec(ctx, "DROP INDEX charge_order_key"); err != nil {
+			return fmt.Errorf("make the mutant: %w", err)
+		}
 	}
 	return nil
 }
