@@ -24,6 +24,7 @@ import (
 	"billing/internal/adapters/out/postgres"
 	"billing/internal/core/domain"
 	"billing/internal/core/usecase"
+	"billing/internal/proof/bench"
 	"billing/internal/testkit"
 	"billing/internal/worker"
 )
@@ -253,7 +254,7 @@ func TestChargingAgainstABareLoop(t *testing.T) {
 		ours = append(ours, charged(t, pool, s, n, fmt.Sprint("round", i)))
 		ratios = append(ratios, ours[i]/theirs[i])
 	}
-	t.Logf("charges/s at %s latency, %d in flight: %.0f, a bare HTTP loop %.0f, ratio %.2f (goal 0.85)", latency, inFlight, median(ours), median(theirs), median(ratios))
+	t.Logf("charges/s at %s latency, %d in flight: %.0f, a bare HTTP loop %.0f, ratio %.2f (goal 0.85)", latency, inFlight, bench.Median(ours), bench.Median(theirs), bench.Median(ratios))
 }
 
 func TestFromAcceptedToTheWireWhenIdle(t *testing.T) {
@@ -295,9 +296,4 @@ func TestFromAcceptedToTheWireWhenIdle(t *testing.T) {
 	running.Wait()
 	slices.Sort(waits)
 	t.Logf("accepted to request on the wire, idle: p50 %.2f ms (goal 3), p99 %.2f ms (goal 10)", waits[len(waits)/2], waits[len(waits)*99/100])
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"billing/internal/proof/bench"
 	"billing/internal/testkit"
 )
 
@@ -166,7 +167,7 @@ func TestCostOfClaimAndSettlementStaysFlat(t *testing.T) {
 				for i, c := range rounds {
 					values[i] = of(c)
 				}
-				return median(values)
+				return bench.Median(values)
 			}
 			buffers := pick(func(c cost) float64 { return c.buffers[0] + c.buffers[1] })
 			took := pick(func(c cost) float64 { return c.took[0] + c.took[1] })

@@ -15,41 +15,28 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"billing/internal/proof/bench"
 	"billing/internal/testkit"
+	"billing/internal/worker"
 )
 
 const token = "bench-secret"
 
-func main() { os.Exit(run()) }
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := bench(ctx, time.Duration(number("SECONDS", 20))*time.Second, number("CLIENTS", 32)); err != nil {
-		fmt.Fprintln(os.Stderr, "api:", err)
-		return 1
-	}
-	return 0
+func main() {
+	os.Exit(bench.Main("api", func(ctx context.Context) error {
+		return measure(ctx, time.Duration(bench.Number("SECONDS", 20))*time.Second, bench.Number("CLIENTS", 32))
+	}))
 }
 
-func number(name string, fallback int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
-		return n
-	}
-	return fallback
-}
-
-func bench(ctx context.Context, stretch time.Duration, clients int) (err error) {
+func measure(ctx context.Context, stretch time.Duration, clients int) (err error) {
 	server, err := testkit.StartPostgres(ctx, testkit.PostgresOptions{Durable: true})
 	if err != nil {
 		return err
@@ -193,7 +180,7 @@ func (p *poster) open(ctx context.Context, rate float64, stretch time.Duration) 
 	begun := time.Now()
 	for i := range took {
 		due := begun.Add(time.Duration(float64(i) / rate * float64(time.Second)))
-		if !until(ctx, due) {
+		if !(worker.Clock{}).Sleep(ctx, time.Until(due)) {
 			break
 		}
 		all.Go(func() {
@@ -205,20 +192,4 @@ func (p *poster) open(ctx context.Context, rate float64, stretch time.Duration) 
 	}
 	all.Wait()
 	return took, errors.Join(failed.err, ctx.Err())
-}
-
-// until waits for a moment and reports whether ctx goes on.
-func until(ctx context.Context, at time.Time) bool {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

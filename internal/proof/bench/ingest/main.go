@@ -13,30 +13,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"slices"
-	"strconv"
-	"syscall"
 	"time"
+
+	"billing/internal/proof/bench"
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := bench(ctx, number("EVENTS", 200_000), number("ROUNDS", 3), os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "ingest:", err)
-		return 1
-	}
-	return 0
-}
-
-func number(name string, fallback int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
-		return n
-	}
-	return fallback
+func main() {
+	os.Exit(bench.Main("ingest", func(ctx context.Context) error {
+		return measure(ctx, bench.Number("EVENTS", 200_000), bench.Number("ROUNDS", 3), os.Stdout)
+	}))
 }
 
 // result is one variant in one round.
@@ -60,7 +45,7 @@ var variants = []variant{
 	{"c4 COPY of 1000, four connections", copies(4)},
 }
 
-func bench(ctx context.Context, events, rounds int, out io.Writer) (err error) {
+func measure(ctx context.Context, events, rounds int, out io.Writer) (err error) {
 	b, err := newStand(ctx, events)
 	if err != nil {
 		return err
@@ -118,6 +103,5 @@ func median(results []result, of func(result) float64) float64 {
 	for _, r := range results {
 		values = append(values, of(r))
 	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	return bench.Median(values)
 }

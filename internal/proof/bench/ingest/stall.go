@@ -14,6 +14,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"billing/internal/worker"
 )
 
 // maintainer is a role without DDL, as the service's is.
@@ -47,7 +49,7 @@ func (b *stand) stalls(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("make the role: %w", err)
 	}
 	var steps []stretchOf
-	alone, err := b.inserts(ctx, database, func(ctx context.Context) error { pause(ctx, 2*stretch); return nil })
+	alone, err := b.inserts(ctx, database, func(ctx context.Context) error { worker.Clock{}.Sleep(ctx, 2*stretch); return nil })
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func (b *stand) eightDays(ctx context.Context, database string) (steps []stretch
 	made, dropped := 0, 0
 	for day := 1; day <= 8; day++ {
 		retention, skew := time.Duration(10-day)*24*time.Hour, time.Duration(day)*9*time.Hour
-		for done := false; !done && ctx.Err() == nil; pause(ctx, 200*time.Millisecond) {
+		for done := false; !done && ctx.Err() == nil; (worker.Clock{}).Sleep(ctx, 200*time.Millisecond) {
 			var n int
 			var name *string
 			if step(&n, "SELECT billing_create_partitions(make_interval(secs => $1), make_interval(secs => $2))", retention.Seconds(), skew.Seconds()) != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,7 +17,9 @@ import (
 	"github.com/segmentio/kafka-go"
 	"golang.org/x/sync/errgroup"
 
+	"billing/internal/proof/bench"
 	"billing/internal/testkit"
+	"billing/internal/worker"
 )
 
 // stretch is how long the variants run that are not measured by the whole topic.
@@ -76,8 +77,7 @@ func await(ctx context.Context, pool *pgxpool.Pool, pid, n int) (at int, mib flo
 			return 0, 0, fmt.Errorf("read positions: %w", err)
 		}
 		if at >= n {
-			slices.Sort(samples)
-			return at, samples[len(samples)/2], nil
+			return at, bench.Median(samples), nil
 		}
 		select {
 		case <-ctx.Done():
@@ -117,11 +117,11 @@ func documents(readers int) func(context.Context, *stand, string) (result, error
 		for range readers {
 			all.Go(func() error { return documentsLoop(running, b.kafka.Brokers(), group, pool, &done) })
 		}
-		for done.Load() < 20 && pause(running, 10*time.Millisecond) { // until all have joined and the first messages are through
+		for done.Load() < 20 && (worker.Clock{}).Sleep(running, 10*time.Millisecond) { // until all have joined and the first messages are through
 			continue
 		}
 		from, m := done.Load(), b.begin(ownCPU)
-		pause(running, stretch)
+		worker.Clock{}.Sleep(running, stretch)
 		r := m.end(int(done.Load() - from))
 		stop()
 		return r, all.Wait()
@@ -233,16 +233,4 @@ func copyRows(ctx context.Context, pool *pgxpool.Pool, from int) error {
 		}
 		return nil
 	})
-}
-
-// pause waits and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

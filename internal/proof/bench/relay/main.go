@@ -10,10 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,6 +20,7 @@ import (
 	"billing/internal/adapters/out/postgres"
 	"billing/internal/core/domain"
 	"billing/internal/core/usecase"
+	"billing/internal/proof/bench"
 	"billing/internal/testkit"
 )
 
@@ -31,23 +29,10 @@ const (
 	batch = 1000 // what the service claims at once
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := bench(ctx, number("MESSAGES", 50_000), number("ROUNDS", 5)); err != nil {
-		fmt.Fprintln(os.Stderr, "relay:", err)
-		return 1
-	}
-	return 0
-}
-
-func number(name string, fallback int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
-		return n
-	}
-	return fallback
+func main() {
+	os.Exit(bench.Main("relay", func(ctx context.Context) error {
+		return measure(ctx, bench.Number("MESSAGES", 50_000), bench.Number("ROUNDS", 5))
+	}))
 }
 
 // stand is what one run measures on: Apache Kafka, PostgreSQL that syncs, and a writer of each kind.
@@ -61,7 +46,7 @@ type stand struct {
 	n      int
 }
 
-func bench(ctx context.Context, messages, rounds int) (err error) {
+func measure(ctx context.Context, messages, rounds int) (err error) {
 	s, err := newStand(ctx, messages)
 	if err != nil {
 		return err
@@ -80,14 +65,9 @@ func bench(ctx context.Context, messages, rounds int) (err error) {
 		bare, relayed = append(bare, b), append(relayed, r)
 		fmt.Printf("round %d  bare writer %9.0f/s  relay %9.0f/s\n", round+1, b, r)
 	}
-	b, r := median(bare), median(relayed)
+	b, r := bench.Median(bare), bench.Median(relayed)
 	fmt.Printf("median   bare writer %9.0f/s  relay %9.0f/s  relay / bare %.2f (goal 0.35)\n", b, r, r/b)
 	return nil
-}
-
-func median(list []float64) float64 {
-	slices.Sort(list)
-	return list[len(list)/2]
 }
 
 func newStand(ctx context.Context, n int) (*stand, error) {
