@@ -116,11 +116,7 @@ func runMutants(ctx context.Context, o harness.Options, only string, side int) (
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	o.Quick, o.Rate, o.Out = true, 150, io.Discard
-	var (
-		mu         sync.Mutex
-		wrong      []string
-		red, count int
-	)
+	var all score
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(side)
 	for _, l := range table(o, only) {
@@ -130,31 +126,43 @@ func runMutants(ctx context.Context, o harness.Options, only string, side int) (
 			if err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			colour, why := "green", ""
-			if len(reasons) > 0 {
-				colour, why = "red", reasons[0]
-			}
-			if l.options.Mutant != "" {
-				count++
-				red += min(len(reasons), 1)
-			}
-			if (colour == "red") != l.red {
-				wrong = append(wrong, l.name+" is "+colour+"\n    "+strings.Join(reasons, "\n    "))
-			}
-			fmt.Printf("%-28s %-5s %5.1fs in %d runs  %s\n", l.name, colour, time.Since(start).Seconds(), runs, why)
+			all.note(l, reasons, runs, time.Since(start))
 			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	fmt.Printf("%d of %d mutants are red\n", red, count)
-	if len(wrong) > 0 {
-		return errors.New("the proof does not hold: " + strings.Join(wrong, "\n"))
+	fmt.Printf("%d of %d mutants are red\n", all.red, all.mutants)
+	if len(all.wrong) > 0 {
+		return errors.New("the proof does not hold: " + strings.Join(all.wrong, "\n"))
 	}
 	return nil
+}
+
+// score is what the lines of the table came to.
+type score struct {
+	mu           sync.Mutex
+	red, mutants int
+	wrong        []string // lines that are not what they have to be
+}
+
+// note prints a line's end and counts it.
+func (s *score) note(l line, reasons []string, runs int, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	colour, why := "green", ""
+	if len(reasons) > 0 {
+		colour, why = "red", reasons[0]
+	}
+	if l.options.Mutant != "" {
+		s.mutants++
+		s.red += min(len(reasons), 1)
+	}
+	if (colour == "red") != l.red {
+		s.wrong = append(s.wrong, l.name+" is "+colour+"\n    "+strings.Join(reasons, "\n    "))
+	}
+	fmt.Printf("%-28s %-5s %5.1fs in %d runs  %s\n", l.name, colour, took.Seconds(), runs, why)
 }
 
 // try runs a line until it is red, a mutant with several seeds and the service as it is with one, and returns why it is red.
