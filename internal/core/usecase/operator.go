@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -238,7 +237,7 @@ func (a PartitionAction) Apply(p PartitionState, to int64) (PartitionState, erro
 			return p, refuse("the partition is not halted: nothing keeps it from being read")
 		case p.Halted == p.Gap:
 			return p, refuse("the partition is halted by a gap: use accept-gap")
-		case !strings.Contains(p.Halted, ErrCorrupt.Error()):
+		case !p.corrupt():
 			return p, refuse("its records can be read: the partition is halted because of %s", p.Halted)
 		case to <= p.Next:
 			return p, refuse("offset %d is not behind %d, where the partition stands", to, p.Next)

@@ -81,6 +81,9 @@ type PartitionState struct {
 	TopicRetentionMS int64 `json:"topic_retention_ms,omitempty"` // how long the topic keeps messages; negative: without limit
 }
 
+// corrupt reports whether records that cannot be read halted the partition.
+func (p PartitionState) corrupt() bool { return strings.Contains(p.Halted, ErrCorrupt.Error()) }
+
 // ReasonCount counts open dead letters of one reason.
 type ReasonCount struct {
 	Reason domain.Reason `json:"reason"`
@@ -173,7 +176,7 @@ func (o Overview) partitionTrouble() []Trouble {
 			continue
 		case p.Gap != "":
 			t.Why, t.Next = p.Gap, "billing partitions accept-gap "+id
-		case strings.Contains(p.Halted, ErrCorrupt.Error()):
+		case p.corrupt():
 			t.Why, t.Next = p.Halted, fmt.Sprintf("billing partitions skip %s %d --to ... --group %s --cluster %s --reason ...", p.Topic, p.Partition, p.Group, p.ClusterID)
 		case p.Halted != "":
 			t.Why, t.Next = p.Halted, "billing partitions release "+id

@@ -209,9 +209,9 @@ func (s *Store) ActOnPartition(ctx context.Context, src usecase.Source, action u
 		if is, err = action.Apply(was, to); err != nil {
 			return err //nolint:wrapcheck // a refusal says all
 		}
-		var passBelow *int64 // by releasing; nothing but a release opens the brake
-		if action == usecase.SkipRecords {
-			passBelow = new(int64)
+		var passBelow *int64
+		if action == usecase.ReleasePartition { // nothing else opens the brake
+			passBelow = new(usecase.PassAll)
 		}
 		if _, err := tx.Exec(ctx, putPositionSQL, src.ClusterID, src.Group, src.Topic, src.Partition,
 			is.Next, is.RereadBelow, is.Gap, is.GapAccepted, is.Halted, nil, passBelow, nil, spansOf(is.Skips)); err != nil {

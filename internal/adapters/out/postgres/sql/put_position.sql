@@ -1,5 +1,5 @@
--- Sets a partition's row: at the beginning of an assignment, by its owner, and by an operator, who leaves out $10 and $12, and
--- $11 to let what lies in the log pass the brake (-1) by releasing it.
+-- Sets a partition's row: at the beginning of an assignment, by its owner, and by an operator, who leaves out what stays as it is
+-- of $10 to $12.
 -- $1 cluster $2 group $3 topic $4 partition $5 next $6 reread below $7 gap $8 gap accepted $9 halted
 -- $10 halted by $11 pass below $12 milliseconds that the topic keeps messages $13 spans to pass over
 INSERT INTO consumer_position AS p (cluster_id, consumer_group, topic, partition, next_offset, reread_below, gap, gap_accepted, halted,
@@ -9,5 +9,5 @@ ON CONFLICT (cluster_id, consumer_group, topic, partition) DO UPDATE
    SET next_offset = excluded.next_offset, reread_below = excluded.reread_below, gap = excluded.gap,
        gap_accepted = excluded.gap_accepted, halted = excluded.halted, updated_at = clock_timestamp(),
        halted_by = CASE WHEN excluded.halted IS NOT NULL THEN coalesce($10::text, p.halted_by) END,
-       pass_below = coalesce($11::bigint, CASE WHEN p.halted IS NOT NULL AND excluded.halted IS NULL THEN -1 ELSE p.pass_below END),
+       pass_below = coalesce($11::bigint, p.pass_below),
        topic_retention_ms = coalesce($12::bigint, p.topic_retention_ms), skips = excluded.skips
