@@ -67,6 +67,25 @@ func most(all []usage) (m usage) {
 	return m
 }
 
+// series is what a run took over its time: a line for each tenth, with its largest process and the sizes at its end.
+func (b *book) series() (lines []string) {
+	const parts = 10
+	if len(b.usage) < 3*parts || len(b.sizes) < parts {
+		return nil
+	}
+	lines = append(lines, fmt.Sprintf("%-8s %6s %6s %10s %12s", "tenth", "MiB", "files", "goroutines", "outbox MiB")+"   bytes a row: "+strings.Join(grown, ", "))
+	for i := range parts {
+		largest := most(b.usage[i*len(b.usage)/parts : (i+1)*len(b.usage)/parts])
+		at := b.sizes[(i+1)*len(b.sizes)/parts-1]
+		rows := make([]string, 0, len(grown))
+		for _, table := range grown {
+			rows = append(rows, fmt.Sprintf("%.0f", at.perRow[table]))
+		}
+		lines = append(lines, fmt.Sprintf("%-8d %6.0f %6d %10d %12.1f   %s", i+1, largest.rssMiB, largest.files, largest.goroutines, at.outbox/(1<<20), strings.Join(rows, ", ")))
+	}
+	return lines
+}
+
 // growth compares the first with the last third of the run: the largest process, and bytes a row in the middle of each third.
 // It returns lines for the report and what has grown too much.
 func (b *book) growth() (lines, reasons []string) {

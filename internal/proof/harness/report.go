@@ -123,7 +123,7 @@ func (r *rig) report(f *facts, found findings) string {
 	line("leases that ran out      %.0f, fenced writes %.0f, rebalances %.0f, failed commits %.0f (as far as seen before deaths)",
 		r.book.sum("billing_leases_expired_total"), r.book.sum("billing_fenced_writes_total"), r.book.sum("billing_kafka_rebalances_total"), r.book.sum("billing_kafka_commit_failures_total"))
 	grown, _ := r.book.growth()
-	for _, l := range grown {
+	for _, l := range slices.Concat(grown, r.book.series()) {
 		line("%s", l)
 	}
 	line("findings                 %s", found.String())

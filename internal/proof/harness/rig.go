@@ -95,7 +95,7 @@ func Build(ctx context.Context, withMutants bool) (path string, remove func(), e
 		tags += ",mutants"
 	}
 	path = filepath.Join(dir, "billing")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", path, "./cmd/billing").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", path, "billing/cmd/billing").CombinedOutput(); err != nil {
 		remove()
 		return "", nil, fmt.Errorf("build the service: %w\n%s", err, out)
 	}
@@ -132,6 +132,8 @@ type rig struct {
 	poster   *poster
 	restored atomic.Bool  // the database was put back: positions and history are another matter
 	looks    atomic.Int64 // at the invariants
+
+	interrupted time.Duration // after which the run was told to end early; 0 when it was not
 
 	mu          sync.Mutex
 	seenEffects int

@@ -22,25 +22,32 @@ type Verdict struct {
 }
 
 // Run runs the system of the options on the server and returns its verdict. An error means that the
-// harness itself failed, and nothing is proved.
+// harness itself failed, and nothing is proved. When ctx ends, a full run stops breaking things, heals and
+// audits what was done so far, and is red because it was interrupted; a quick one returns an error.
 func Run(ctx context.Context, server *Server, binary string, o Options) (v Verdict, err error) {
 	r, err := newRig(ctx, server, binary, o)
 	if err != nil {
 		return Verdict{}, err
 	}
 	defer func() { err = errors.Join(err, r.killAll(), r.close()) }()
-	watched, stopWatching := context.WithCancel(ctx)
+	healing := context.WithoutCancel(ctx)
+	watched, stopWatching := context.WithCancel(healing)
 	defer stopWatching()
 	r.wait.Go(func() { r.watch(watched) })
 	if o.Quick {
-		err = r.quick(ctx)
-	} else {
-		err = r.full(ctx)
+		if err := r.quick(ctx); err != nil {
+			return Verdict{}, err
+		}
+		return r.conclude(ctx)
 	}
-	if err != nil {
+	if err := r.full(ctx); err != nil {
 		return Verdict{}, err
 	}
-	return r.conclude(ctx)
+	if ctx.Err() != nil {
+		r.interrupted = time.Since(r.book.start)
+		r.book.say("interrupted: what was done so far is healed and audited; a second interrupt ends this at once")
+	}
+	return r.conclude(healing)
 }
 
 func (r *rig) addPod(name, roles string, calm time.Duration, points []string) *pod {
@@ -107,7 +114,7 @@ func (r *rig) full(ctx context.Context) error {
 		return err
 	}
 	r.book.say("everything heals")
-	r.poster.finish(ctx)
+	r.poster.finish(context.WithoutCancel(ctx))
 	return nil
 }
 
@@ -194,7 +201,10 @@ func (r *rig) conclude(ctx context.Context) (Verdict, error) {
 	report := r.report(facts, found)
 	v.Reasons = append(v.Reasons, r.badStops()...)
 	v.Reasons = append(v.Reasons, r.grewTooMuch()...)
-	if !r.o.Quick || r.o.Idle {
+	switch {
+	case r.interrupted > 0:
+		v.Reasons = append(v.Reasons, fmt.Sprintf("interrupted after %s of %s", r.interrupted.Round(time.Second), r.o.Duration))
+	case !r.o.Quick || r.o.Idle:
 		v.Reasons = append(v.Reasons, r.didNothing()...)
 	}
 	if len(v.Reasons) == 0 && r.copied {

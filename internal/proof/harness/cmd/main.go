@@ -42,6 +42,7 @@ func run() int {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends the process
 	var err error
 	if *all {
 		err = runMutants(ctx, o, *only, *side)
