@@ -72,24 +72,25 @@ cover: ## Write coverage to cover.out and print the total
 	$(WITH) $(GO) test -count=1 -coverpkg=./internal/...,./cmd/billing -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -1
 
-PROOF := $(GO) run ./internal/proof/harness/cmd
+# Like the demo, it gets make's signals itself: Ctrl-C still audits what was done so far.
+PROOF = $(GO) build -o $(BIN)/proof ./internal/proof/harness/cmd && exec $(BIN)/proof
 DURATION ?= 8m
 SEED ?= $(shell date +%s)
 
 .PHONY: crash
 crash: ## Kill, cut and pause everything, then audit (DURATION=8m SEED=n KAFKA=apache); see deploy/PROOF.md
-	$(PROOF) -duration $(DURATION) -seed $(SEED) -kafka $(PROOF_KAFKA)
+	@$(PROOF) -duration $(DURATION) -seed $(SEED) -kafka $(PROOF_KAFKA)
 
 # The proof wants a real broker unless the command line says otherwise.
 PROOF_KAFKA = $(if $(filter command line environment,$(origin KAFKA)),$(KAFKA),apache)
 
 .PHONY: soak
 soak: ## The long form: a million events in 45 minutes, then healing and two audits
-	$(PROOF) -duration 45m -rate 385 -calm 2 -seed $(SEED) -kafka $(PROOF_KAFKA)
+	@$(PROOF) -duration 45m -rate 385 -calm 2 -seed $(SEED) -kafka $(PROOF_KAFKA)
 
 .PHONY: mutants
 mutants: ## Break the service on purpose, each time in another way: the proof has to notice every time
-	$(PROOF) -mutants -seed $(SEED) -kafka $(PROOF_KAFKA)
+	@$(PROOF) -mutants -seed $(SEED) -kafka $(PROOF_KAFKA)
 
 .PHONY: tools
 tools: $(GOLANGCI) ## Install the pinned tools of lint and check-deploy into .tools/

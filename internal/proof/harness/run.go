@@ -138,6 +138,9 @@ func (r *rig) copyLate(ctx context.Context) error {
 func (r *rig) progress(ctx context.Context) {
 	for ctx.Err() == nil {
 		sleep(ctx, max(15*time.Second, r.o.Duration/100))
+		if ctx.Err() != nil {
+			return
+		}
 		charges, _ := r.count(ctx, "SELECT count(*) FROM charge WHERE status <> 'requested'") // away now and then
 		stats := r.sim.Stats()
 		r.book.mu.Lock()
