@@ -177,3 +177,31 @@ func TestAClaimOfLargeMessagesStaysSmall(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAnnouncementWaitsForTheEarlierOneOfItsCharge(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t)
+	id := b.charge(t, "o-1", domain.StatusParked, domain.Unknown)
+	parked := b.claimMessage(t)
+	ref := "ref-1"
+	if err := b.operate(nil).Resolve(t.Context(), id, domain.StatusSucceeded, &ref, somebody); err != nil {
+		t.Fatal(err)
+	}
+	b.charge(t, "o-2", domain.StatusSucceeded, domain.Succeeded)
+	if other := b.claimMessage(t); other.EventType != "ChargeSucceeded" || string(other.Key) != "o-2" {
+		t.Fatalf("claimed %s of %s while the parking is not published", other.EventType, other.Key)
+	}
+	refused := usecase.MessageRef{ID: parked.ID, Attempt: parked.Attempt, Delay: time.Hour}
+	if err := b.store.ReleaseMessages(t.Context(), []usecase.MessageRef{refused}); err != nil {
+		t.Fatal(err)
+	}
+	if messages, err := b.store.ClaimMessages(t.Context(), 10, lease); err != nil || len(messages) > 0 {
+		t.Fatalf("%d messages: %v", len(messages), err)
+	}
+	b.db.Exec(t, "UPDATE outbox SET run_at = now() WHERE id = $1", parked.ID)
+	parked = b.claimMessage(t) // alone
+	b.ack(t, 0, usecase.MessageRef{ID: parked.ID, Attempt: parked.Attempt})
+	if m := b.claimMessage(t); m.EventType != "ChargeSucceeded" || string(m.Key) != "o-1" {
+		t.Fatalf("%s of %s", m.EventType, m.Key)
+	}
+}

@@ -1,8 +1,11 @@
--- Leases due messages of the Kafka channel, oldest first: as many as fit into the bytes, at least one.
+-- Leases due messages of the Kafka channel, oldest first: as many as fit into the bytes, at least one. An announcement waits
+-- until the earlier ones of its charge are published, by whichever process.
 -- $1 limit $2 lease in seconds $3 bytes
 WITH locked AS (
-    SELECT id, status, run_at, coalesce(octet_length(payload), 0) AS size FROM outbox
+    SELECT id, status, run_at, coalesce(octet_length(payload), 0) AS size FROM outbox o
      WHERE channel = 'kafka' AND run_at <= statement_timestamp()
+       AND (version IS NULL OR version = 1 OR NOT EXISTS (
+            SELECT FROM charge_event e WHERE e.event_id = o.event_id AND e.version < o.version AND e.published_at IS NULL))
      ORDER BY run_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), due AS (
     SELECT id, status FROM (SELECT id, status, size, sum(size) OVER (ORDER BY run_at, id) AS upto FROM locked) l
