@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -161,6 +162,41 @@ func createTopics(ctx context.Context, client *kgo.Client, names ...string) erro
 		}
 	}
 	return nil
+}
+
+// bury ends the membership of a process of a kfake's group with its session, as a broker does by itself: kfake keeps a member that
+// died while it joined for as long as a rebalance may take.
+func (r *rig) bury(process *testkit.Process, clientID string) {
+	select {
+	case <-process.Done():
+	case <-r.ended:
+		return
+	}
+	select {
+	case <-time.After(r.t.session):
+	case <-r.ended:
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	describe := kmsg.NewDescribeGroupsRequest()
+	describe.Groups = []string{r.group}
+	groups, err := describe.RequestWith(ctx, r.admin)
+	if err != nil || len(groups.Groups) == 0 {
+		return // the rebalance gives it up
+	}
+	leave := kmsg.NewLeaveGroupRequest()
+	leave.Group = r.group
+	for _, m := range groups.Groups[0].Members {
+		if m.ClientID == clientID {
+			member := kmsg.NewLeaveGroupRequestMember()
+			member.MemberID = m.MemberID
+			leave.Members = append(leave.Members, member)
+		}
+	}
+	if len(leave.Members) > 0 {
+		_, _ = leave.RequestWith(ctx, r.admin)
+	}
 }
 
 // committedOffsets asks for the group's offsets of a topic, by partition.

@@ -62,12 +62,17 @@ func (p *pod) start(at string) error {
 		p.rig.onClose(file.Close)
 		output = io.MultiWriter(output, file)
 	}
+	client := fmt.Sprintf("billing-%d", number)
+	more = append(more, "BILLING_KAFKA_CLIENT_ID="+client)
 	process, err := testkit.StartProcess(testkit.ProcessOptions{Path: p.rig.binary, Args: []string{"serve"}, Env: p.rig.env(more...), Output: output})
 	if err != nil {
 		return err
 	}
 	p.process = process
 	p.rig.scrape(number, process, p)
+	if p.rig.broker.apache == nil {
+		p.rig.wait.Go(func() { p.rig.bury(process, client) })
+	}
 	return nil
 }
 

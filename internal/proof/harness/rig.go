@@ -126,7 +126,8 @@ type rig struct {
 	closers                               []func() error
 	pods                                  []*pod
 
-	wait     sync.WaitGroup // scrapers
+	wait     sync.WaitGroup  // scrapers
+	ended    <-chan struct{} // closed when the verdict is known
 	copied   bool
 	tokens   string // the file of the API's clients, empty without the API
 	poster   *poster

@@ -33,6 +33,7 @@ func Run(ctx context.Context, server *Server, binary string, o Options) (v Verdi
 	healing := context.WithoutCancel(ctx)
 	watched, stopWatching := context.WithCancel(healing)
 	defer stopWatching()
+	r.ended = watched.Done()
 	r.wait.Go(func() { r.watch(watched) })
 	if o.Quick {
 		if err := r.quick(ctx); err != nil {
