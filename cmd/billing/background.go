@@ -14,9 +14,9 @@ import (
 
 const (
 	statsEvery = 2 * time.Second // a pause by an operator shows within this
-	// finishedShare bounds what counting all finished charges may cost: it rests twenty times as long as
-	// it took, so that a table of any size is counted as often as it can afford.
-	finishedShare = 20
+	// countShare bounds what counting charges may cost: it rests twenty times as long as it took, so that a table or a backlog
+	// of any size is counted as often as the database can afford.
+	countShare = 20
 )
 
 // The jobs of this process, as billing_job_last_success_timestamp_seconds names them.
@@ -29,7 +29,7 @@ const (
 // background builds the loops beside the roles: figures for metrics in every process, and the inbox's
 // days in those with the maintenance role.
 func (s *service) background() []part {
-	list := []part{s.loop("stats", statsEvery, s.statsStep()), s.presence()}
+	list := []part{s.loop("signs", statsEvery, s.signsStep()), s.loop("stats", statsEvery, s.statsStep()), s.presence()}
 	if s.cfg.Roles.Has(RoleMaintenance) {
 		list = append(list, s.loop("finished", statsEvery, s.finishedStep()), s.maintenance(), s.forgetKeys(), s.forgetProcesses())
 	}
@@ -53,26 +53,42 @@ func (s *service) loop(name string, idle time.Duration, step func(ctx context.Co
 	return part{name, run}
 }
 
-// statsStep shows what is unfinished.
-func (s *service) statsStep() func(ctx context.Context) error {
+// signsStep shows what changes how this process works.
+func (s *service) signsStep() func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 		defer cancel()
-		stats, err := s.queue.Stats(ctx, s.cfg.ProviderKeyWindow)
+		signs, err := s.queue.Signs(ctx)
+		if err != nil {
+			return err
+		}
+		for rule, n := range signs.Violations {
+			s.metrics.Violations(rule, int(n))
+		}
+		s.metrics.HistoryLost(signs.Switches[usecase.HistoryWasLost])
+		paused := signs.Switches[usecase.ChargingPaused]
+		s.metrics.ChargingPaused(paused)
+		s.paused.Store(paused)
+		s.metrics.Gate(s.gateReason())
+		return nil
+	}
+}
+
+// statsStep shows what is unfinished, as seldom as its own cost demands: every process counts, and the more waits the less may
+// the counting take from those that work it off.
+func (s *service) statsStep() func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		counting, cancel := context.WithTimeout(ctx, dbTimeout)
+		defer cancel()
+		before := s.clock.Now()
+		stats, err := s.queue.Stats(counting, s.cfg.ProviderKeyWindow)
 		if err != nil {
 			return err
 		}
 		s.figures.setWaiting(stats)
 		s.metrics.Backlog(s.figures.backlog())
-		for rule, n := range stats.Violations {
-			s.metrics.Violations(rule, int(n))
-		}
-		s.metrics.HistoryLost(stats.Switches[usecase.HistoryWasLost])
-		paused := stats.Switches[usecase.ChargingPaused]
-		s.metrics.ChargingPaused(paused)
-		s.paused.Store(paused)
-		s.metrics.Gate(s.gateReason())
 		s.metrics.JobSucceeded(jobStats, s.clock.Now())
+		s.clock.Sleep(ctx, min(countShare*s.clock.Now().Sub(before), time.Minute))
 		return nil
 	}
 }
@@ -97,7 +113,7 @@ func (s *service) finishedStep() func(ctx context.Context) error {
 			return err
 		}
 		s.figures.setFinished(counts)
-		s.clock.Sleep(ctx, min(finishedShare*s.clock.Now().Sub(before), time.Minute))
+		s.clock.Sleep(ctx, min(countShare*s.clock.Now().Sub(before), time.Minute))
 		return nil
 	}
 }
@@ -112,7 +128,7 @@ func (s *service) maintenance() part {
 		Name: "maintenance", Idle: time.Minute, Max: time.Minute, Clock: s.clock, Log: s.log, Turn: beat.Beat,
 		Step: func(ctx context.Context) (bool, error) {
 			report, busy, err := m.Step(ctx)
-			if report.Created > 0 || report.Dropped != "" {
+			if report.Created || report.Dropped != "" {
 				s.log.InfoContext(ctx, "inbox days maintained", "created", report.Created, "dropped", report.Dropped)
 			}
 			if err == nil {

@@ -37,20 +37,26 @@ type OutboxCount struct {
 	OldestDue time.Time `json:"oldest_due"`     // the earliest due time or end of a lease
 }
 
+// Signs are what every process looks at all the time. They cost nothing, whatever else there is.
+type Signs struct {
+	Now        time.Time        // the database's clock
+	Violations map[string]int64 // by rule: those that show without an audit
+	Switches   map[Switch]bool
+}
+
 // Stats are the figures that metrics show. They cost about as much as there is unfinished work, however
 // much is finished.
 type Stats struct {
-	Now             time.Time // the database's clock
 	Waiting         []ChargeCount
 	NearestDeadline time.Time // of a sent charge without an answer: when its key is not used any more; zero when there is none
 	Outbox          []OutboxCount
-	Violations      map[string]int64 // by rule: those that show without an audit
-	Switches        map[Switch]bool
 }
 
 // StatsReader reads figures.
 type StatsReader interface {
-	// Stats reads what is unfinished.
+	// Signs reads switches and what shows without an audit.
+	Signs(ctx context.Context) (Signs, error)
+	// Stats counts what is unfinished. It reads all of it.
 	Stats(ctx context.Context, keyWindow time.Duration) (Stats, error)
 	// Finished counts the terminal charges. It reads the whole table, in pages.
 	Finished(ctx context.Context) ([]ChargeCount, error)

@@ -33,7 +33,8 @@ func settings() []struct{ name, value string } {
 		{"statement_timeout", "10s"},
 		{"idle_in_transaction_session_timeout", "30s"},
 		{"timezone", "UTC"},
-		{"jit", "off"}, // compiling costs seconds where statistics are missing, and no statement here reads much
+		{"jit", "off"},                           // compiling costs seconds where statistics are missing, and no statement here reads much
+		{"max_parallel_workers_per_gather", "0"}, // counting and auditing take one core, and leave the others to charging
 		// A generic plan that was cached while a queue was tiny turns every later claim into a scan of the whole
 		// backlog, and one of the accepting statement joins 500 events by 500 times 500 comparisons.
 		{"plan_cache_mode", "force_custom_plan"},

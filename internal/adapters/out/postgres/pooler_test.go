@@ -71,7 +71,7 @@ func TestPoolerThatDropsTheSettingsIsNoticed(t *testing.T) {
 	if text := postgres.Describe(err); !strings.Contains(text, "lock_timeout, statement_timeout") || !strings.Contains(text, "PgBouncer") {
 		t.Errorf("%q: %v", text, err)
 	}
-	for _, s := range []string{"lock_timeout = '2s'", "statement_timeout = '10s'", "idle_in_transaction_session_timeout = '30s'", "timezone = 'UTC'", "jit = off", "plan_cache_mode = 'force_custom_plan'"} {
+	for _, s := range []string{"lock_timeout = '2s'", "statement_timeout = '10s'", "idle_in_transaction_session_timeout = '30s'", "timezone = 'UTC'", "jit = off", "max_parallel_workers_per_gather = 0", "plan_cache_mode = 'force_custom_plan'"} {
 		e.db.Exec(t, "ALTER DATABASE "+e.db.Name()+" SET "+s)
 	}
 	t.Cleanup(func() {

@@ -24,23 +24,33 @@ var (
 // finishedPage is how many charges one statement counts, so that a large table needs no long snapshot.
 const finishedPage = 50_000
 
-// Stats implements usecase.StatsReader.
-func (s *Store) Stats(ctx context.Context, keyWindow time.Duration) (usecase.Stats, error) {
-	stats := usecase.Stats{Violations: map[string]int64{}, Switches: map[usecase.Switch]bool{}}
+// Signs implements usecase.StatsReader.
+func (s *Store) Signs(ctx context.Context) (usecase.Signs, error) {
+	signs := usecase.Signs{Violations: map[string]int64{}, Switches: map[usecase.Switch]bool{}}
 	var gaps, halted int64
 	var switches []usecase.SwitchState
 	batch := &pgx.Batch{}
-	batch.Queue(statsNowSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&stats.Now, &gaps, &halted) })
-	queueWaiting(batch, &stats, keyWindow)
-	collect(batch, statsOutboxSQL, scanOutboxCount, &stats.Outbox)
+	batch.Queue(statsNowSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&signs.Now, &gaps, &halted) })
 	collect(batch, statsSwitchesSQL, scanSwitch, &switches)
 	if err := s.sendBatch(ctx, batch); err != nil {
-		return usecase.Stats{}, wrap("read figures", err)
+		return usecase.Signs{}, wrap("read switches", err)
 	}
-	stats.Violations[usecase.RulePositionBeyondLog] = gaps
-	stats.Violations[usecase.RulePartitionHalted] = halted
+	signs.Violations[usecase.RulePositionBeyondLog] = gaps
+	signs.Violations[usecase.RulePartitionHalted] = halted
 	for _, on := range switches {
-		stats.Switches[on.Name] = true
+		signs.Switches[on.Name] = true
+	}
+	return signs, nil
+}
+
+// Stats implements usecase.StatsReader.
+func (s *Store) Stats(ctx context.Context, keyWindow time.Duration) (usecase.Stats, error) {
+	var stats usecase.Stats
+	batch := &pgx.Batch{}
+	queueWaiting(batch, &stats, keyWindow)
+	collect(batch, statsOutboxSQL, scanOutboxCount, &stats.Outbox)
+	if err := s.sendBatch(ctx, batch); err != nil {
+		return usecase.Stats{}, wrap("count what is unfinished", err)
 	}
 	return stats, nil
 }

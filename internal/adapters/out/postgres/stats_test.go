@@ -17,17 +17,21 @@ func TestStatsShowWhatIsUnfinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	signs, err := w.store.Signs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	counts := map[string]int64{}
 	for _, c := range stats.Waiting {
 		counts[string(c.Status)+"/"+string(c.LastOutcome)] += c.N
-		if age := stats.Now.Sub(c.Oldest); age < 0 || age > time.Hour {
+		if age := signs.Now.Sub(c.Oldest); age < 0 || age > time.Hour {
 			t.Errorf("the oldest %s charge is %s old", c.Status, age)
 		}
 	}
 	if len(counts) != 3 || counts["requested/"] != 2 || counts["requested/unknown"] != 1 || counts["parked/unknown"] != 1 {
 		t.Errorf("waiting charges %v", counts)
 	}
-	if left := stats.NearestDeadline.Sub(stats.Now); left < 6*time.Hour || left > 7*time.Hour {
+	if left := stats.NearestDeadline.Sub(signs.Now); left < 6*time.Hour || left > 7*time.Hour {
 		t.Errorf("the nearest deadline is in %s, want 7 hours from the first send 5 hours ago", left)
 	}
 	rows, expired := map[string]int64{}, int64(0)
@@ -62,7 +66,7 @@ func TestPendingChargeHasNoKeyDeadline(t *testing.T) {
 	}
 }
 
-func TestStatsShowSwitchesAndGaps(t *testing.T) {
+func TestSignsShowSwitchesAndGaps(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	if err := b.store.MarkHistoryLost(t.Context(), "restored"); err != nil {
@@ -75,12 +79,12 @@ func TestStatsShowSwitchesAndGaps(t *testing.T) {
 		if err := b.store.PutPosition(t.Context(), b.orders.src, test.position); err != nil {
 			t.Fatal(err)
 		}
-		stats, err := b.store.Stats(t.Context(), time.Hour)
-		if err != nil || stats.Violations[usecase.RulePositionBeyondLog] != test.want {
-			t.Errorf("%+v: violations %v, %v", test.position, stats.Violations, err)
+		signs, err := b.store.Signs(t.Context())
+		if err != nil || signs.Violations[usecase.RulePositionBeyondLog] != test.want {
+			t.Errorf("%+v: violations %v, %v", test.position, signs.Violations, err)
 		}
-		if !stats.Switches[usecase.HistoryWasLost] || stats.Switches[usecase.ChargingPaused] {
-			t.Errorf("switches %v", stats.Switches)
+		if !signs.Switches[usecase.HistoryWasLost] || signs.Switches[usecase.ChargingPaused] {
+			t.Errorf("switches %v", signs.Switches)
 		}
 	}
 }
@@ -115,14 +119,14 @@ func TestMaintainMakesMissingDaysAndDropsOldOnesOneByOne(t *testing.T) {
 	b.db.Exec(t, `DO $$ BEGIN EXECUTE format('DROP TABLE processed_event_%s', to_char((now() AT TIME ZONE 'UTC')::date + 1, 'YYYYMMDD')); END $$`)
 	m := usecase.Maintain{Days: b.store, Limits: usecase.Limits{Retention: 100 * time.Hour, Skew: limits.Skew}, Timeout: 5 * time.Second}
 	report, busy, err := m.Step(t.Context())
-	if err != nil || report.Created != 1 || report.Dropped == "" || !busy {
+	if err != nil || !report.Created || report.Dropped == "" || !busy {
 		t.Fatalf("first step: %+v, busy %t, %v", report, busy, err)
 	}
 	for steps := 0; busy; steps++ {
 		if steps > 10 {
 			t.Fatal("never done")
 		}
-		if report, busy, err = m.Step(t.Context()); err != nil || report.Created != 0 {
+		if report, busy, err = m.Step(t.Context()); err != nil || report.Created {
 			t.Fatalf("step %d: %+v, %v", steps+2, report, err)
 		}
 	}
