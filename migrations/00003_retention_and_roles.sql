@@ -144,7 +144,7 @@ BEGIN
             GRANT UPDATE (duplicate_of) ON processed_event TO billing_app;
             GRANT UPDATE ON consumer_position, idempotency_key, process TO billing_app;
             GRANT DELETE ON outbox, processed_event, idempotency_key, control, process TO billing_app;
-            GRANT EXECUTE ON FUNCTION billing_create_partitions(interval, interval), billing_drop_partition(interval),
+            GRANT EXECUTE ON FUNCTION billing_create_partitions(interval, interval), billing_detach_partition(interval), billing_drop_partition(interval),
                 billing_purge_attempts(interval, uuid, integer), billing_purge_history(interval, bigint, integer),
                 billing_purge_dead_letters(interval, bigint, integer) TO billing_app;
         END IF;

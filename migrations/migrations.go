@@ -124,8 +124,10 @@ func CreatePartitions(ctx context.Context, db *sql.DB, retention, skew time.Dura
 		switch {
 		case err != nil && !locked:
 			return fmt.Errorf("create partitions of processed_event: %w", err)
-		case err == nil && made >= 0:
+		case err == nil && made == 0:
 			return nil
+		case err == nil && made > 0:
+			continue
 		}
 		select {
 		case <-ctx.Done():

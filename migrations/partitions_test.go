@@ -178,14 +178,18 @@ func TestRoleWithoutDDLKeepsTheDays(t *testing.T) {
 	conn, name := asRole(t, url, owner)
 	wantRefused(t, conn, "SELECT billing_create_partitions('7 days', '3 days')")
 	wantRefused(t, conn, "SELECT billing_drop_partition('1 day')")
-	exec(t, owner, "GRANT EXECUTE ON FUNCTION billing_create_partitions, billing_drop_partition TO "+name)
+	wantRefused(t, conn, "SELECT billing_detach_partition('1 day')")
+	exec(t, owner, "GRANT EXECUTE ON FUNCTION billing_create_partitions, billing_detach_partition, billing_drop_partition TO "+name)
 	exec(t, owner, "GRANT SELECT, INSERT ON processed_event TO "+name)
 	before := len(days(t, owner))
-	if n := value[int](t, conn, "SELECT billing_create_partitions('7 days', '3 days')"); n != 2 || len(days(t, owner)) != before+2 {
-		t.Errorf("made %d days, there are %d after %d", n, len(days(t, owner)), before)
+	for i, want := range []int{1, 1, 0} {
+		if n := value[int](t, conn, "SELECT billing_create_partitions('7 days', '3 days')"); n != want {
+			t.Errorf("call %d made %d days, want %d", i+1, n, want)
+		}
 	}
-	if day := value[string](t, conn, "SELECT billing_drop_partition('1 day')"); len(days(t, owner)) != before+1 {
-		t.Errorf("dropped %s, there are %d days", day, len(days(t, owner)))
+	out, dropped := value[string](t, conn, "SELECT billing_detach_partition('1 day')"), value[string](t, conn, "SELECT billing_drop_partition('1 day')")
+	if out == "" || dropped != out || len(days(t, owner)) != before+1 {
+		t.Errorf("%s was taken out, %s dropped, there are %d days", out, dropped, len(days(t, owner)))
 	}
 	insert(t, conn, time.Now().Add(3*24*time.Hour)) // a day that this role made
 	wantRefused(t, conn, "CREATE TABLE x ()")
@@ -198,7 +202,7 @@ func TestCallerCannotMisleadFunctionsWithTheOwnersRights(t *testing.T) {
 	t.Parallel()
 	url, owner := migrated(t)
 	conn, name := asRole(t, url, owner)
-	exec(t, owner, "GRANT EXECUTE ON FUNCTION billing_create_partitions, billing_drop_partition TO "+name)
+	exec(t, owner, "GRANT EXECUTE ON FUNCTION billing_create_partitions, billing_detach_partition, billing_drop_partition TO "+name)
 	exec(t, owner, "CREATE SCHEMA evil AUTHORIZATION "+name)
 	for _, sql := range []string{
 		"CREATE TABLE evil.called (by text)",
@@ -221,11 +225,12 @@ func TestCallerCannotMisleadFunctionsWithTheOwnersRights(t *testing.T) {
 	}
 	before := len(days(t, owner))
 	exec(t, conn, "SET search_path = pg_temp, evil, pg_catalog, public")
-	if n := value[int](t, conn, "SELECT public.billing_create_partitions('7 days', '3 days')"); n != 2 || len(days(t, owner)) != before+2 {
+	if n := value[int](t, conn, "SELECT public.billing_create_partitions('7 days', '3 days')"); n != 1 || len(days(t, owner)) != before+1 {
 		t.Errorf("made %d days, there are %d after %d", n, len(days(t, owner)), before)
 	}
-	if day := value[string](t, conn, "SELECT public.billing_drop_partition('1 day')"); !strings.HasPrefix(day, "processed_event_") || len(days(t, owner)) != before+1 {
-		t.Errorf("dropped %s, there are %d days", day, len(days(t, owner)))
+	out, dropped := value[string](t, conn, "SELECT public.billing_detach_partition('1 day')"), value[string](t, conn, "SELECT public.billing_drop_partition('1 day')")
+	if !strings.HasPrefix(out, "processed_event_") || dropped != out || len(days(t, owner)) != before {
+		t.Errorf("%s was taken out, %s dropped, there are %d days", out, dropped, len(days(t, owner)))
 	}
 	unsafe := value[int](t, owner, `SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
 		AND NOT EXISTS (SELECT FROM unnest(proconfig) s WHERE s IN ('search_path=pg_catalog', 'search_path=public, pg_temp'))`)

@@ -52,6 +52,7 @@ func TestRolesMayNotDoWhatTheirWorkDoesNotNeed(t *testing.T) {
 		"UPDATE charge SET status = 'parked'", "UPDATE consumer_position SET next_offset = 0", "SELECT value FROM dead_letter", "SELECT key FROM dead_letter",
 		"SELECT headers FROM dead_letter", "SELECT payload FROM outbox", "SELECT * FROM idempotency_key", "SELECT FROM charge FOR UPDATE",
 		"SELECT billing_purge_history('1 day', 0, 1)", "SELECT billing_create_partitions('7 days', '1 day')", "SELECT billing_drop_partition('7 days')",
+		"SELECT billing_detach_partition('7 days')",
 	} {
 		wantRefused(t, readonly, sql)
 	}

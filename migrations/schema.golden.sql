@@ -36,7 +36,7 @@ END)
     CREATE INDEX charge_client ON public.charge USING btree (client, event_id) WHERE (client IS NOT NULL)
     CREATE INDEX charge_order_past ON public.charge USING btree (order_id) WHERE (NOT holds_order)
     CREATE UNIQUE INDEX charge_order_key ON public.charge USING btree (order_id) WHERE holds_order
-    CREATE TRIGGER charge_keep_terminal BEFORE UPDATE ON public.charge FOR EACH ROW WHEN (((old.status = ANY (ARRAY['succeeded'::text, 'declined'::text, 'cancelled'::text])) AND ((((((new.status IS DISTINCT FROM old.status) OR (new.event_id IS DISTINCT FROM old.event_id)) OR (new.order_id IS DISTINCT FROM old.order_id)) OR (new.customer_id IS DISTINCT FROM old.customer_id)) OR (new.amount_minor IS DISTINCT FROM old.amount_minor)) OR (new.currency IS DISTINCT FROM old.currency)))) EXECUTE FUNCTION charge_keep_terminal()
+    CREATE TRIGGER charge_keep_terminal AFTER UPDATE ON public.charge FOR EACH ROW WHEN (((old.status = ANY (ARRAY['succeeded'::text, 'declined'::text, 'cancelled'::text])) AND ((((((new.status IS DISTINCT FROM old.status) OR (new.event_id IS DISTINCT FROM old.event_id)) OR (new.order_id IS DISTINCT FROM old.order_id)) OR (new.customer_id IS DISTINCT FROM old.customer_id)) OR (new.amount_minor IS DISTINCT FROM old.amount_minor)) OR (new.currency IS DISTINCT FROM old.currency)))) EXECUTE FUNCTION charge_keep_terminal()
 table charge_attempt with (fillfactor=70)
     event_id uuid not null
     attempt integer not null
@@ -65,7 +65,7 @@ table charge_event with (fillfactor=70)
     constraint charge_event_check CHECK (((version IS NULL) = (announcement_id IS NULL)))
     constraint charge_event_event_id_version_key UNIQUE (event_id, version)
     constraint charge_event_pkey PRIMARY KEY (id)
-    CREATE TRIGGER charge_event_keep_history BEFORE UPDATE ON public.charge_event FOR EACH ROW WHEN (((old.published_at IS NOT NULL) OR (((((((((new.event_id IS DISTINCT FROM old.event_id) OR (new.version IS DISTINCT FROM old.version)) OR (new.announcement_id IS DISTINCT FROM old.announcement_id)) OR (new.type IS DISTINCT FROM old.type)) OR (new.from_status IS DISTINCT FROM old.from_status)) OR (new.to_status IS DISTINCT FROM old.to_status)) OR (new.reason IS DISTINCT FROM old.reason)) OR (new.actor IS DISTINCT FROM old.actor)) OR (new.at IS DISTINCT FROM old.at)))) EXECUTE FUNCTION charge_event_keep_history()
+    CREATE TRIGGER charge_event_keep_history AFTER UPDATE ON public.charge_event FOR EACH ROW WHEN (((old.published_at IS NOT NULL) OR (((((((((new.event_id IS DISTINCT FROM old.event_id) OR (new.version IS DISTINCT FROM old.version)) OR (new.announcement_id IS DISTINCT FROM old.announcement_id)) OR (new.type IS DISTINCT FROM old.type)) OR (new.from_status IS DISTINCT FROM old.from_status)) OR (new.to_status IS DISTINCT FROM old.to_status)) OR (new.reason IS DISTINCT FROM old.reason)) OR (new.actor IS DISTINCT FROM old.actor)) OR (new.at IS DISTINCT FROM old.at)))) EXECUTE FUNCTION charge_event_keep_history()
 table consumer_position with (fillfactor=50)
     cluster_id text not null
     consumer_group text not null
@@ -190,9 +190,8 @@ table processed_event partition by RANGE (event_id)
     constraint processed_event_pkey PRIMARY KEY (event_id, consumer_group)
 function billing_create_partitions(retention interval, skew interval) returns integer language plpgsql volatility v security definer set lock_timeout=100ms set search_path=public, pg_temp not for public
 DECLARE
-    day     timestamp;
-    name    text;
-    created integer := 0;
+    day  timestamp;
+    name text;
 BEGIN
     IF retention < interval '1 hour' OR skew < interval '0' OR skew > interval '72 hours' OR retention > interval '400 days' THEN
         RAISE EXCEPTION 'retention % or skew % is out of bounds', retention, skew USING ERRCODE = '22023';
@@ -211,29 +210,41 @@ BEGIN
         EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE processed_event INCLUDING ALL)', name);
         EXECUTE format('ALTER TABLE processed_event ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name,
             billing_id_bound(day AT TIME ZONE 'UTC'), billing_id_bound((day + interval '1 day') AT TIME ZONE 'UTC'));
-        created := created + 1;
+        RETURN 1;
     END LOOP;
-    RETURN created;
+    RETURN 0;
+END
+function billing_detach_partition(retention interval) returns text language plpgsql volatility v security definer set lock_timeout=100ms set search_path=public, pg_temp not for public
+DECLARE
+    victim   text := billing_old_day(retention, true);
+    patience integer;
+BEGIN
+    IF victim IS NULL OR NOT pg_try_advisory_xact_lock(hashtextextended('billing_partitions', 0)) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM set_config('synchronous_commit', 'off', true);
+    FOREACH patience IN ARRAY array_fill(2, ARRAY[30]) || array_fill(10, ARRAY[10]) || 100 LOOP
+        BEGIN
+            PERFORM set_config('lock_timeout', patience || 'ms', true);
+            LOCK TABLE ONLY processed_event IN ACCESS EXCLUSIVE MODE;
+            EXECUTE format('ALTER TABLE processed_event DETACH PARTITION %I', victim);
+            RETURN victim;
+        EXCEPTION WHEN lock_not_available THEN
+            IF patience = 100 THEN
+                RAISE;
+            END IF;
+        END;
+        PERFORM pg_sleep(0.005);
+    END LOOP;
 END
 function billing_drop_partition(retention interval) returns text language plpgsql volatility v security definer set lock_timeout=100ms set search_path=public, pg_temp not for public
 DECLARE
-    victim text;
+    victim text := billing_old_day(retention, false);
 BEGIN
-    IF retention < interval '1 hour' THEN
-        RAISE EXCEPTION 'retention % is out of bounds', retention USING ERRCODE = '22023';
-    END IF;
-    IF NOT pg_try_advisory_xact_lock(hashtextextended('billing_partitions', 0)) THEN
+    IF victim IS NULL OR NOT pg_try_advisory_xact_lock(hashtextextended('billing_partitions', 0)) THEN
         RETURN NULL;
     END IF;
-    SELECT c.relname INTO victim
-      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-     WHERE i.inhparent = 'processed_event'::regclass
-       AND c.relname ~ '^processed_event_[0-9]{8}$'
-       AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' < clock_timestamp() - retention - interval '1 day'
-     ORDER BY c.relname LIMIT 1;
-    IF victim IS NOT NULL THEN
-        EXECUTE format('DROP TABLE %I', victim);
-    END IF;
+    EXECUTE format('DROP TABLE %I', victim);
     RETURN victim;
 END
 function billing_grant_roles() returns void language plpgsql volatility v set search_path=public, pg_temp not for public
@@ -269,7 +280,7 @@ BEGIN
             GRANT UPDATE (duplicate_of) ON processed_event TO billing_app;
             GRANT UPDATE ON consumer_position, idempotency_key, process TO billing_app;
             GRANT DELETE ON outbox, processed_event, idempotency_key, control, process TO billing_app;
-            GRANT EXECUTE ON FUNCTION billing_create_partitions(interval, interval), billing_drop_partition(interval),
+            GRANT EXECUTE ON FUNCTION billing_create_partitions(interval, interval), billing_detach_partition(interval), billing_drop_partition(interval),
                 billing_purge_attempts(interval, uuid, integer), billing_purge_history(interval, bigint, integer),
                 billing_purge_dead_letters(interval, bigint, integer) TO billing_app;
         END IF;
@@ -301,6 +312,19 @@ BEGIN
         RAISE EXCEPTION 'a period of % or a chunk of % rows is out of bounds', period, n USING ERRCODE = '22023';
     END IF;
     RETURN pg_try_advisory_xact_lock(hashtextextended('billing_retention', 0));
+END
+function billing_old_day(retention interval, attached boolean) returns text language plpgsql volatility s set search_path=public, pg_temp
+BEGIN
+    IF retention < interval '1 hour' THEN
+        RAISE EXCEPTION 'retention % is out of bounds', retention USING ERRCODE = '22023';
+    END IF;
+    RETURN (
+        SELECT c.relname FROM pg_class c
+         WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'processed_event'::regclass)
+           AND c.relkind = 'r' AND c.relname ~ '^processed_event_[0-9]{8}$'
+           AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid AND i.inhparent = 'processed_event'::regclass) = attached
+           AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' < clock_timestamp() - retention - interval '1 day'
+         ORDER BY c.relname LIMIT 1);
 END
 function billing_purge_attempts(period interval, after uuid, n integer, OUT purged integer, OUT next uuid) returns record language plpgsql volatility v security definer set lock_timeout=2s set search_path=public, pg_temp not for public
 BEGIN

@@ -13,15 +13,15 @@ import (
 type days struct {
 	creating, dropping error
 	old                []string
-	created            int
+	missing            int
 }
 
-func (d *days) CreatePartitions(context.Context, time.Duration, time.Duration) (int, error) {
-	if d.creating != nil {
-		return 0, d.creating
+func (d *days) CreatePartition(context.Context, time.Duration, time.Duration) (bool, error) {
+	if d.creating != nil || d.missing == 0 {
+		return false, d.creating
 	}
-	d.created++
-	return 1, nil
+	d.missing--
+	return true, nil
 }
 
 func (d *days) DropPartition(context.Context, time.Duration) (string, error) {
@@ -41,7 +41,7 @@ func TestMaintainDoesOneHalfWhenTheOtherFails(t *testing.T) {
 		created, dropped bool
 	}{
 		"creating fails": {&days{creating: broken, old: []string{"d1"}}, false, true},
-		"dropping fails": {&days{dropping: broken, old: []string{"d1"}}, true, false},
+		"dropping fails": {&days{dropping: broken, old: []string{"d1"}, missing: 1}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,20 +49,20 @@ func TestMaintainDoesOneHalfWhenTheOtherFails(t *testing.T) {
 			if !errors.Is(err, broken) {
 				t.Errorf("got %v, want the failure", err)
 			}
-			if (report.Created > 0) != test.created || (report.Dropped != "") != test.dropped || busy != test.dropped {
+			if report.Created != test.created || (report.Dropped != "") != test.dropped || !busy {
 				t.Errorf("did %+v, busy %t", report, busy)
 			}
 		})
 	}
 }
 
-func TestMaintainDropsOneDayAtATime(t *testing.T) {
+func TestMaintainMakesAndDropsOneDayAtATime(t *testing.T) {
 	t.Parallel()
-	m := usecase.Maintain{Days: &days{old: []string{"d1", "d2"}}, Timeout: time.Second}
-	for _, want := range []string{"d1", "d2", ""} {
+	m := usecase.Maintain{Days: &days{old: []string{"d1", "d2"}, missing: 3}, Timeout: time.Second}
+	for _, want := range []usecase.MaintainReport{{Created: true, Dropped: "d1"}, {Created: true, Dropped: "d2"}, {Created: true}, {}} {
 		report, busy, err := m.Step(t.Context())
-		if err != nil || report.Dropped != want || busy != (want != "") {
-			t.Fatalf("dropped %q, busy %t, %v; want %q", report.Dropped, busy, err, want)
+		if err != nil || report != want || busy != (want != usecase.MaintainReport{}) {
+			t.Fatalf("%+v, busy %t, %v; want %+v", report, busy, err, want)
 		}
 	}
 }

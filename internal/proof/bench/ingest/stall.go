@@ -44,7 +44,7 @@ func (b *stand) stalls(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer func() { _ = owner.Close(context.WithoutCancel(ctx)) }()
-	_, err = owner.Exec(ctx, "CREATE ROLE "+maintainer+" LOGIN; GRANT EXECUTE ON FUNCTION billing_create_partitions, billing_drop_partition TO "+maintainer)
+	_, err = owner.Exec(ctx, "CREATE ROLE "+maintainer+" LOGIN; GRANT EXECUTE ON FUNCTION billing_create_partitions, billing_detach_partition, billing_drop_partition TO "+maintainer)
 	if err != nil {
 		return fmt.Errorf("make the role: %w", err)
 	}
@@ -101,12 +101,16 @@ func (b *stand) eightDays(ctx context.Context, database string) (steps []stretch
 				continue // an insert holds the lock: again, as the service does
 			}
 			made += max(n, 0)
+			if step(&name, "SELECT billing_detach_partition(make_interval(secs => $1))", retention.Seconds()) != nil {
+				continue
+			}
 			if step(&name, "SELECT billing_drop_partition(make_interval(secs => $1))", retention.Seconds()) != nil {
 				continue
 			}
-			if done = name == nil; !done {
+			if name != nil {
 				dropped++
 			}
+			done = n == 0 && name == nil
 		}
 	}
 	if made < 3 || dropped < 6 {
