@@ -29,6 +29,7 @@ func (s *Store) AcceptChunk(ctx context.Context, c usecase.Chunk, limits usecase
 	batch := &pgx.Batch{}
 	queueMove(batch, c.Source, c.From, c.Next) // first, so that a fenced owner does no work
 	if len(c.Events) > 0 {
+		batch.Queue(genericPlansSQL)
 		first, last := [16]byte(c.Events[0].Event.EventID), [16]byte(c.Events[len(c.Events)-1].Event.EventID)
 		batch.Queue(acceptPlainSQL, append(acceptArgs(c.Source.Group, c.Events, limits), first, last)...).
 			QueryRow(func(row pgx.Row) error { return readPlain(row, c.Events, &accepted) })

@@ -15,6 +15,7 @@ import (
 var (
 	claimChargesSQL  = statement("claim_charges")
 	settleChargesSQL = statement("settle_charges")
+	genericPlansSQL  = statement("generic_plans")
 	lateChargeSQL    = statement("late_charge")
 	settleLateSQL    = statement("settle_late")
 )
@@ -57,17 +58,19 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // SettleCharges implements usecase.ChargeQueue.
 func (s *Store) SettleCharges(ctx context.Context, batch []usecase.Settlement) (usecase.Settled, error) {
-	rows, err := s.pool.Query(ctx, settleChargesSQL, settleArgs(batch)...)
-	if err != nil {
-		return usecase.Settled{}, wrap("settle charges", err)
-	}
 	type claim struct {
 		id      uuid.UUID
 		attempt int32
 	}
 	held := make(map[claim]bool, len(batch))
-	var c claim
-	if _, err := pgx.ForEachRow(rows, []any{&c.id, &c.attempt}, func() error { held[c] = true; return nil }); err != nil {
+	statements := &pgx.Batch{}
+	statements.Queue(genericPlansSQL)
+	statements.Queue(settleChargesSQL, settleArgs(batch)...).Query(func(rows pgx.Rows) error {
+		var c claim
+		_, err := pgx.ForEachRow(rows, []any{&c.id, &c.attempt}, func() error { held[c] = true; return nil })
+		return err //nolint:wrapcheck // wrapped below
+	})
+	if err := s.sendBatch(ctx, statements); err != nil {
 		return usecase.Settled{}, wrap("settle charges", err)
 	}
 	settled := usecase.Settled{ByStatus: map[domain.Status]int{}}

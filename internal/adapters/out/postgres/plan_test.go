@@ -1,7 +1,10 @@
 package postgres_test
 
 import (
+	"context"
+	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -124,6 +127,44 @@ func TestSettlingStaysCheapWhateverTheBacklog(t *testing.T) {
 		zeros, no, no, ids, texts("ChargeSucceeded"), texts("t"), bytea, bytea, bytea, no)
 	if strings.Contains(plan, "Seq Scan") || buffers(t, plan) > 1000 {
 		t.Error(plan)
+	}
+}
+
+// A connection keeps these plans for as long as it lives, and many begin on empty tables: every look must be a probe of an index.
+func TestPlansThatAreMadeOnEmptyTablesFitFullOnes(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	today := fmt.Sprintf("'%s'", idAt(time.Now()))
+	for name, kept := range map[string]struct {
+		sql    string
+		values []string
+	}{
+		"settle": {postgres.SettleSQL, slices.Repeat([]string{"NULL"}, 20)},
+		"accept": {postgres.PlainSQL, append(slices.Repeat([]string{"NULL"}, 12), today, today)},
+	} {
+		conn, err := pgx.Connect(t.Context(), e.db.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+		for _, sql := range []string{"BEGIN", postgres.GenericPlansSQL, "PREPARE kept AS " + kept.sql} {
+			if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE kept ("+strings.Join(kept.values, ", ")+")", pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := strings.Join(lines, "\n")
+		scans := strings.Count(plan, "Index Scan") + strings.Count(plan, "Index Only Scan")
+		if scans == 0 || strings.Count(plan, "Index Cond") != scans || regexp.MustCompile("Seq Scan|Hash Join|Merge Join").MatchString(plan) {
+			t.Errorf("%s:\n%s", name, plan)
+		}
 	}
 }
 

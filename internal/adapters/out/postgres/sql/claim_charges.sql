@@ -8,13 +8,13 @@ WITH clock AS MATERIALIZED (
            EXISTS (SELECT FROM control WHERE name = 'history_lost') AS history_lost
       FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 ), due AS (
-    SELECT id, status FROM outbox
+    SELECT ctid AS place, status FROM outbox
      WHERE channel = 'provider' AND run_at <= statement_timestamp()
        AND NOT EXISTS (SELECT FROM control WHERE name = 'charging_paused')
      ORDER BY run_at LIMIT $1 FOR UPDATE SKIP LOCKED
 ), leased AS (
     UPDATE outbox o SET status = 'PUBLISHING', attempt = o.attempt + 1, run_at = clock_timestamp() + make_interval(secs => $2::float8)
-      FROM due WHERE o.id = due.id
+      FROM due WHERE o.ctid = due.place -- locked above; one that another transaction has just moved is left for the next claim
     RETURNING o.event_id, o.attempt, o.payload, o.headers, due.status = 'PUBLISHING' AS reclaimed
 ), facts AS MATERIALIZED (
     SELECT l.*, c.order_id, c.customer_id, c.amount_minor, c.currency, c.last_outcome, c.version, c.attempts, c.first_sent_at,

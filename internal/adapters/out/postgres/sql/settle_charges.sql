@@ -18,11 +18,13 @@ WITH r AS MATERIALIZED (
       FROM r WHERE a.event_id = r.event_id AND a.attempt = r.attempt AND r.outcome IS NOT NULL
        AND (a.outcome IS NULL OR (a.outcome = 'unknown' AND a.http_status IS NULL))
 ), held AS MATERIALIZED (
-    SELECT o.id, r.* FROM outbox o JOIN r ON r.event_id = o.event_id AND r.attempt = o.attempt
-     WHERE o.channel = 'provider' AND o.status = 'PUBLISHING' ORDER BY o.id FOR UPDATE OF o
+    SELECT o.id, r.* FROM (SELECT * FROM r ORDER BY event_id) r, LATERAL (
+        SELECT id FROM outbox
+         WHERE event_id = r.event_id AND attempt = r.attempt AND channel = 'provider' AND status = 'PUBLISHING' OFFSET 0 FOR UPDATE
+    ) o -- one probe for each, whatever the statistics say, and all settlements lock in one order
 ), closed AS ( -- of charges that nobody claims again
     UPDATE charge_attempt a SET outcome = 'unknown', finished_at = clock_timestamp(), detail = 'the process that made this attempt never reported'
-      FROM held h WHERE h.status <> 'requested' AND a.event_id = h.event_id AND a.attempt < h.attempt AND a.outcome IS NULL
+      FROM held h WHERE h.status <> 'requested' AND h.attempt > 1 AND a.event_id = h.event_id AND a.attempt < h.attempt AND a.outcome IS NULL
        AND NOT EXISTS (SELECT FROM r WHERE r.event_id = a.event_id AND r.attempt = a.attempt)
 ), finished AS (
     DELETE FROM outbox o USING held h WHERE o.id = h.id AND h.status IN ('succeeded', 'declined')
@@ -41,16 +43,15 @@ WITH r AS MATERIALIZED (
            pending_since = CASE WHEN h.pending THEN coalesce(c.pending_since, clock_timestamp()) ELSE c.pending_since END,
            version = c.version + CASE WHEN h.type IS NULL THEN 0 ELSE 1 END, updated_at = clock_timestamp()
       FROM held h WHERE c.event_id = h.event_id
-    RETURNING c.event_id, c.version
+    RETURNING c.version, h.*
 ), told AS (
     INSERT INTO charge_event (event_id, version, announcement_id, type, from_status, to_status, reason)
-    SELECT h.event_id, m.version, h.announcement_id, h.type, 'requested', h.status, nullif(h.reason, '')
-      FROM held h JOIN moved m ON m.event_id = h.event_id WHERE h.type IS NOT NULL
+    SELECT event_id, version, announcement_id, type, 'requested', status, nullif(reason, '') FROM moved WHERE type IS NOT NULL
 ), announced AS (
     INSERT INTO outbox (channel, event_type, topic, msg_key, headers, payload, event_id, version)
-    SELECT 'kafka', h.type, h.topic, h.msg_key,
-           ARRAY['event-id'::bytea, convert_to(h.announcement_id::text, 'UTF8'), 'event-type'::bytea, convert_to(h.type, 'UTF8'),
-                 'traceparent'::bytea, h.traceparent], h.payload, h.event_id, m.version
-      FROM held h JOIN moved m ON m.event_id = h.event_id WHERE h.type IS NOT NULL
+    SELECT 'kafka', type, topic, msg_key,
+           ARRAY['event-id'::bytea, convert_to(announcement_id::text, 'UTF8'), 'event-type'::bytea, convert_to(type, 'UTF8'),
+                 'traceparent'::bytea, traceparent], payload, event_id, version
+      FROM moved WHERE type IS NOT NULL
 )
-SELECT h.event_id, h.attempt FROM held h
+SELECT event_id, attempt FROM held
