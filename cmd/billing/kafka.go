@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
+	"golang.org/x/sync/errgroup"
 
 	httpin "billing/internal/adapters/in/http"
 	kafkain "billing/internal/adapters/in/kafka"
@@ -19,6 +20,7 @@ import (
 	"billing/internal/adapters/out/payment"
 	"billing/internal/core/domain"
 	"billing/internal/core/usecase"
+	"billing/internal/observe"
 	"billing/internal/worker"
 )
 
@@ -99,6 +101,9 @@ func (s *service) handler(writeTimeout time.Duration) kafkain.Handler {
 	}
 }
 
+// relays is how many loops of a process publish: while one waits for the disk or the broker, the other has work.
+const relays = 2
+
 // relay builds the way out to Kafka.
 func (s *service) relay() (part, func(), error) {
 	_, transport, err := kafkaConnections(s.cfg)
@@ -106,13 +111,12 @@ func (s *service) relay() (part, func(), error) {
 		return part{}, nil, err
 	}
 	writer := kafkaout.NewWriter(s.cfg.KafkaBrokers, transport)
-	beat := s.liveness.Register("relay")
 	relay := usecase.Relay{
 		Queue: tapMessages(s.queue), Publisher: tapPublisher(writer), Backoff: domain.Backoff{Min: 200 * time.Millisecond, Max: 30 * time.Second},
 		Random: rand.Float64, Limit: 1000, Lease: s.cfg.RelayLease, Timeout: min(s.cfg.RelayLease, 20*time.Second) - 2*time.Second,
 	}
 	loop := worker.Loop{
-		Name: "relay", Idle: pollEvery, Max: 5 * time.Second, Wake: s.messages, Clock: s.clock, Log: s.log, Turn: beat.Beat,
+		Name: "relay", Idle: pollEvery, Max: 5 * time.Second, Wake: s.messages, Clock: s.clock, Log: s.log,
 		Step: func(ctx context.Context) (bool, error) {
 			before := s.clock.Now()
 			report, busy, err := relay.Step(ctx)
@@ -125,9 +129,21 @@ func (s *service) relay() (part, func(), error) {
 			return busy && report.Published > 0, err
 		},
 	}
+	var beats [relays]*observe.Heartbeat
+	for i := range beats {
+		beats[i] = s.liveness.Register("relay")
+	}
 	run := func(ctx context.Context) error {
-		defer beat.Stop()
-		return loop.Run(ctx)
+		group, ctx := errgroup.WithContext(ctx)
+		for _, beat := range beats {
+			group.Go(func() error {
+				defer beat.Stop()
+				mine := loop
+				mine.Turn = beat.Beat
+				return mine.Run(ctx)
+			})
+		}
+		return group.Wait()
 	}
 	closeAll := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)

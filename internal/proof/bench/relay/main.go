@@ -11,10 +11,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/segmentio/kafka-go"
+	"golang.org/x/sync/errgroup"
 
 	kafkaout "billing/internal/adapters/out/kafka"
 	"billing/internal/adapters/out/postgres"
@@ -28,6 +30,9 @@ const (
 	topic = "billing.charge-results"
 	batch = 1000 // what the service claims at once
 )
+
+// relays is how many loops publish; the service has two.
+var relays = bench.Number("RELAYS", 2)
 
 func main() {
 	os.Exit(bench.Main("relay", func(ctx context.Context) error {
@@ -172,15 +177,20 @@ func (s *stand) relayRate(ctx context.Context) (float64, error) {
 	if _, err := s.pool.Exec(ctx, "ANALYZE outbox, charge_event"); err != nil {
 		return 0, fmt.Errorf("analyze: %w", err)
 	}
-	start, published := time.Now(), 0
-	for {
-		report, busy, err := s.relay.Step(ctx)
-		if err = errors.Join(err, report.Err); err != nil {
-			return 0, err
-		}
-		if !busy {
-			return float64(published) / time.Since(start).Seconds(), nil
-		}
-		published += report.Published
+	start := time.Now()
+	var published atomic.Int64
+	var loops errgroup.Group
+	for range relays {
+		loops.Go(func() error {
+			for {
+				report, busy, err := s.relay.Step(ctx)
+				if err = errors.Join(err, report.Err); err != nil || !busy {
+					return err
+				}
+				published.Add(int64(report.Published))
+			}
+		})
 	}
+	err := loops.Wait()
+	return float64(published.Load()) / time.Since(start).Seconds(), err
 }
