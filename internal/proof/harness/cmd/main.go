@@ -81,7 +81,7 @@ func runOnce(ctx context.Context, o harness.Options) (err error) {
 }
 
 // tries is how many seeds a mutant gets to be noticed: what it does wrong needs its moment, and a drill is short.
-const tries = 3
+const tries = 5
 
 // line is one line of the table of mutants.
 type line struct {
