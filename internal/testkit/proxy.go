@@ -48,7 +48,7 @@ func NewProxy(tb testing.TB, addr string) *Proxy {
 
 // StartProxy starts a proxy in front of addr (host:port).
 func StartProxy(addr string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen()
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
