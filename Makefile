@@ -85,8 +85,8 @@ crash: ## Kill, cut and pause everything, then audit (DURATION=8m SEED=n KAFKA=a
 PROOF_KAFKA = $(if $(filter command line environment,$(origin KAFKA)),$(KAFKA),apache)
 
 .PHONY: soak
-soak: ## The long form: a million events in 45 minutes, then healing and two audits
-	@$(PROOF) -duration 45m -rate 385 -calm 2 -seed $(SEED) -kafka $(PROOF_KAFKA)
+soak: ## The long form: a million events in 36 minutes, then healing and two audits
+	@$(PROOF) -duration 36m -rate 470 -calm 2 -seed $(SEED) -kafka $(PROOF_KAFKA)
 
 .PHONY: mutants
 mutants: ## Break the service on purpose, each time in another way: the proof has to notice every time

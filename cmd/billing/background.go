@@ -14,9 +14,10 @@ import (
 
 const (
 	statsEvery = 2 * time.Second // a pause by an operator shows within this
-	// countShare bounds what counting charges may cost: it rests twenty times as long as it took, so that a table or a backlog
+	// countRests bounds what counting charges may cost: it rests twenty times as long as it took, so that a table or a backlog
 	// of any size is counted as often as the database can afford.
-	countShare = 20
+	countRests   = 20
+	countRestMax = time.Minute
 )
 
 // The jobs of this process, as billing_job_last_success_timestamp_seconds names them.
@@ -80,7 +81,7 @@ func (s *service) statsStep() func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		counting, cancel := context.WithTimeout(ctx, dbTimeout)
 		defer cancel()
-		before := s.clock.Now()
+		p := newPace(s.clock, countRests, countRestMax)
 		stats, err := s.queue.Stats(counting, s.cfg.ProviderKeyWindow)
 		if err != nil {
 			return err
@@ -88,7 +89,7 @@ func (s *service) statsStep() func(ctx context.Context) error {
 		s.figures.setWaiting(stats)
 		s.metrics.Backlog(s.figures.backlog())
 		s.metrics.JobSucceeded(jobStats, s.clock.Now())
-		s.clock.Sleep(ctx, min(countShare*s.clock.Now().Sub(before), time.Minute))
+		p.rest(ctx)
 		return nil
 	}
 }
@@ -107,13 +108,13 @@ func (s *service) gateReason() string {
 // finishedStep counts what is finished, as seldom as its own cost demands.
 func (s *service) finishedStep() func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		before := s.clock.Now()
+		p := newPace(s.clock, countRests, countRestMax)
 		counts, err := s.queue.Finished(ctx)
 		if err != nil {
 			return err
 		}
 		s.figures.setFinished(counts)
-		s.clock.Sleep(ctx, min(countShare*s.clock.Now().Sub(before), time.Minute))
+		p.rest(ctx)
 		return nil
 	}
 }

@@ -19,9 +19,11 @@ const (
 	sweepRows  = 1000
 	sweepPause = 20 * time.Millisecond
 
-	auditAtLeastEvery = 5 * time.Minute
-	// auditShare bounds what the audit costs: it rests twenty times as long as it took.
-	auditShare = 20
+	auditAgainAfter = 5 * time.Minute
+	// auditRests bounds what the audit takes from others, in a process that has just started as well as in one that runs for days:
+	// it rests nine times as long as each page took.
+	auditRests   = 9
+	auditRestMax = 30 * time.Second
 )
 
 // seldom is a loop for a job that rests longer than a loop may stand still. The job calls turn while it works, and
@@ -72,9 +74,12 @@ func (s *service) retention() part {
 // auditing runs the rules on our own tables again and again and shows what they find, for the maintenance role.
 func (s *service) auditing() part {
 	return s.seldom(jobAudit, func(ctx context.Context, turn func()) (time.Duration, error) {
-		before := s.clock.Now()
 		audit := newAudit(s.cfg, s.inbox)
-		audit.Progress = func(usecase.AuditProgress) { turn() }
+		p := newPace(s.clock, auditRests, auditRestMax)
+		audit.Progress = func(usecase.AuditProgress) {
+			turn()
+			p.rest(ctx)
+		}
 		report, err := audit.Run(ctx)
 		if err != nil {
 			return 0, err
@@ -82,6 +87,6 @@ func (s *service) auditing() part {
 		for rule, n := range report.Counts() {
 			s.metrics.Violations(rule, int(n))
 		}
-		return max(auditAtLeastEvery, auditShare*s.clock.Now().Sub(before)), nil
+		return auditAgainAfter, nil
 	})
 }
